@@ -135,13 +135,21 @@ def _unit(value: int, seed: int) -> float:
 
 
 def _came(
-    blocks: dict[tuple[int, int], list[int]], of: tuple[int, int], segment: int, rate: float, tuple_: int, salt: int
+    blocks: dict[tuple[int, int], list[int]],
+    of: tuple[int, int],
+    segment: int,
+    rate: float,
+    tuples: float,
+    tuple_: int,
+    salt: int,
 ) -> float:
     """The probability with which a tuple comes in, 0 where it does not: one of each block, or all but one."""
     length, place, met, began = blocks.get(of, [0, 0, 0, -1])
     if began != segment or met >= abs(length):
         few = rate < 0.5
-        whole = int(1.0 / max(1e-12, rate if few else 1.0 - rate) + _unit(tuple_, salt + 6))
+        wanted = 1.0 / max(1e-12, rate if few else 1.0 - rate)
+        wanted = wanted if few else max(2.0, min(wanted, 0.25 * tuples))
+        whole = int(wanted + _unit(tuple_, salt + 6))
         if rate >= 1.0:
             few, whole = True, 1
         length, met, began = whole if few else -whole, 0, segment
@@ -213,7 +221,8 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
             left = credit + whole - granted - emit * (expected - drawn) - insert - bounds
             factor = 1.0 if to_come <= 0.0 else max(1 / 64, min(2.0, left / to_come))
             rate = min(1.0, factor * float((p.right if side else p.left)[segment, stratum]))
-            came = _came(blocks, (side, stratum), segment, rate, 2 * ordinal + side, salt)
+            tuples = (credit + whole - granted - emit * (expected - drawn)) / (insert + bounds)
+            came = _came(blocks, (side, stratum), segment, rate, tuples, 2 * ordinal + side, salt)
         if not pay(due + (insert + bounds if came else 0.0)):
             break
         matches: list[int] = []

@@ -33,7 +33,7 @@ _BELIEVED = 1.0 / 16.0
 _QUANTA, _LEAST_QUANTUM, _OVERHEAD = 128, 256, 0.05
 _PLANNED, _SPARE = 0.95, 64.0
 """Of what there is time for, how much is planned; tuples whose cost is planned where there is time for less."""
-_LEAST_LEFT, _CUSHION, _PLENTY = 0.25, 0.02, 4.0
+_LEAST_LEFT, _CUSHION, _PLENTY = 0.25, 0.08, 4.0
 """Of what was planned from here on, and in all, the least that a sample goes on with; of the exact answer's cost, what
 pays for anything."""
 _DRAINS = 64
@@ -106,11 +106,9 @@ class TimedSample:
     def _afford(self, sampler: Sampler, end: int, left: float) -> Iterator[Any]:
         """Credit pays for anything, so that nobody waits; rates keep to what is left."""
         real, join = self._join.state.real, self._join
-        kept = max(
-            UNIT * left,
-            _LEAST_LEFT * sampler.to_come(join.fed, join.arrivals),
-            _CUSHION * sampler.to_come(0, join.arrivals),
-        )
+        # Were what is left used up before the end, what is drawn then would stand for nearly all that it stands for.
+        cushion = _CUSHION * sampler.to_come(0, join.arrivals)
+        kept = max(UNIT * left, _LEAST_LEFT * sampler.to_come(join.fed, join.arrivals)) + cushion
         real[st.CREDIT] = _PLENTY * float(join.costs.sum()) + kept
         real[st.GRANTED] = real[st.SPENT] + kept
         sampler.afford(kept, float(real[st.CREDIT]), float(real[st.GRANTED]))

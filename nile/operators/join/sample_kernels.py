@@ -45,6 +45,7 @@ from nile.summaries.kernels import U8, inlined, kernel, part
 Array = np.ndarray[Any, Any]
 _MOST = 2.0  # of the factor
 _LEAST = 1.0 / 64.0
+_ONE_BLOCK = 0.25  # of the tuples that what is left pays for, the most that one block may let in
 _ONE_ENTRY = 0.5  # of all that is left to spend, the most that the pairs of one tuple may take
 _LOWER, _HIGHER = 0.7, 1.6  # of the factor over its step: beyond these it moves by one
 _GOLDEN = 0.6180339887498949
@@ -167,15 +168,21 @@ def draw(rate: float, n: int, luck: float, line: int, st: State, p: Sampling) ->
 
 
 @part
-def _came(kept: float, side: int, segment: int, stratum: int, ordinal: int, st: State, p: Sampling) -> float:
+def _came(
+    kept: float, tuples: float, side: int, segment: int, stratum: int, ordinal: int, st: State, p: Sampling
+) -> float:
     """The probability with which the next tuple of a stream's stratum comes in; 0 when it does not.
 
-    kept: the rate at which the next block begins.  Asked again of the same tuple, it says the same.
+    kept: the rate at which the next block begins; tuples: as many as what is left pays for, of which a block that lets
+    in all but one may have but a part, or those behind it would wait for nothing.  Asked again of the same tuple, it
+    says the same.
     """
     block = p.block[side, stratum]
     if block[BEGAN] != segment or block[MET] >= abs(block[LENGTH]):
         few = kept < _EVEN
         length = min(_LONGEST, 1.0 / max(1e-12, kept if few else 1.0 - kept))
+        if not few:
+            length = max(1.0 / _EVEN, min(length, _ONE_BLOCK * tuples))
         h = U8(2 * ordinal + side)
         whole = np.int64(length + unit(h, st.setting[js.SALT] + 6))
         if kept >= 1.0:
@@ -342,7 +349,7 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                         kept = kept if unit(U8(2 * ordinal + side), salt + 4) < kept else 0.0
                     else:
                         blocked = True
-                        kept = _came(kept, side, segment, stratum, ordinal, st, p)
+                        kept = _came(kept, _left(st, p) / entrance, side, segment, stratum, ordinal, st, p)
                     if kept > 0.0:
                         due += p.real[ASKING]
                         alone = p.real[ASKING] > 0.0 and not (may_hold(right, h) if side == 0 else may_hold(left, h))

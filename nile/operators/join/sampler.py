@@ -12,6 +12,7 @@ others keep the streams, `nile.operators.join.promise_kernels` has one level for
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ _LEARNING_RANGES = 0.12  # where the grant does not tell how many pairs there ar
 _DEFENSIVE = 0.25  # of a budget for ranges, spent on all unlisted keys alike: a heavy one may not have been seen
 _LISTING = 3.0  # lookups that a listed key costs
 _SPARE = 0.01
+_SPREAD = 1.0  # standard deviations, were as many tuples to come in as the budget pays for, by chance alone
 _NEXT_TO_NOTHING = 1e-2
 _LEAST_SAMPLE = 64
 _LEAST_COLUMNS = 64
@@ -119,7 +121,7 @@ class Sampler:
         emitting = float(prices[st.P_EMIT])
         if ranges:  # all pairs of a tuple are one output, which goes with it
             taking, emitting = taking + emitting, _NEXT_TO_NOTHING * emitting
-        spare = max(_SPARE * total, 2.0 * taking)
+        spare = max(_SPARE * total, 2.0 * taking, _SPREAD * math.sqrt(total * taking))
         budget = max(0.5 * total, total - spare) - float((price * sampled).sum())
         if ranges:
             strata = best_strata(sizes, (1.0 - _DEFENSIVE) * budget, taking, emitting)
