@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nile.experiments.benchmarks import harness, names, run, sketch, surface
+from nile.experiments.benchmarks import harness, names, reading, run, sketch, surface
 from nile.experiments.benchmarks.exact import ranges
 from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
 from nile.experiments.benchmarks.realtime import Shape, contestants
@@ -195,6 +195,26 @@ def test_the_surface_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatc
     bars = [(each.unit, each.bar) for each in result.measures]
     assert bars == [("s", 0.3), ("ms", 5.0), ("s", 5.0), ("s", 10.0), ("s", 10.0), ("s", 10.0)]
     assert all(each.value > 0 for each in result.measures)
+
+
+def test_reading_is_measured_against_its_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"ROUNDS": 1, "PIECES": 2, "PAUSE_S": 0.05, "TUPLES": 50, "LONGER": 50, "LONG": 500, "SHORT": 500}
+    for name, value in small.items():
+        monkeypatch.setattr(reading, name, value)
+    monkeypatch.setattr(reading, "_FEEDS", {"selection": reading._FEEDS["selection"]})
+    asked, stubs = reading._asked, {reading._FIRST: 1.0, reading._HOLD: [2_500, 1.0]}
+    runs = ("count", reading._FEEDS["selection"])  # a process takes seconds: two of them
+    monkeypatch.setattr(
+        reading, "_asked", lambda text, *given: asked(text, *given) if given[0] in runs else stubs[text]
+    )
+    (result,) = run(["reading"])
+    assert [(each.unit, each.bar) for each in result.measures] == [
+        ("s", 0.4),
+        *[("MB", bar) for bar in (600, 600, 300, 300)],
+        ("s", 2.0),
+    ]
+    assert all(each.value > 0 for each in result.measures)
+    assert [each.name.split(":")[1].split()[0] for each in result.measures[-3:-1]] == ["2,500", "2,500"]
 
 
 @pytest.mark.parametrize(
