@@ -9,7 +9,6 @@ from nile.experiments.benchmarks import (
     exact,
     history,
     ingest,
-    memory,
     pipelines,
     promise,
     reading,
@@ -26,7 +25,7 @@ from nile.experiments.benchmarks.accuracy import accuracy
 from nile.experiments.benchmarks.harness import Result, names, run
 from nile.experiments.benchmarks.nexmark import nexmark
 from nile.experiments.benchmarks.sensors import sensors
-from nile.experiments.benchmarks.summaries import one_grid, sketch
+from nile.experiments.benchmarks.summaries import memory, one_grid, sketch
 from nile.experiments.benchmarks.truth import truth
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nile.experiments.benchmarks.memory import curve
+from nile.experiments.benchmarks.summaries.memory import curve
 
 
 def test_sketches_stay_one_size_and_the_directory_follows_distinct_keys() -> None:
