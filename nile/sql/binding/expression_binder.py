@@ -334,9 +334,10 @@ class ExpressionBinder(Binder):
             if fits and written.distinct:
                 told_apart(argument, self._grouping.type_of(argument), "DISTINCT", written.start)
         if not fits:
+            told = "an interval" if kind == "interval" else self._grouping.type_of(argument)
             raise Fault(
                 f"needed {needed} for {known.sql}(); got '{_text(argument)}', which is "
-                f"{self._grouping.type_of(argument)}; CAST it, or name another column",
+                f"{told}; CAST it, or name another column",
                 written.start,
             )
         return argument
