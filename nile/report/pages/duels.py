@@ -23,7 +23,8 @@ def verdict_section(runs: Runs) -> Markup:
         return Markup()
     blocks = []
     for each in told:
-        opponent = "" if not each.rival.is_nile else " (the same engine, guided by exact key counts)"
+        by = "exact key counts" if each.rival.name.endswith("directory") else "count sketches"
+        opponent = f" (the same engine, guided by {by})" if each.rival.is_nile else ""
         blocks.append(
             element(
                 "div",
