@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nile.sql.amounts import duration_text
 from nile.sql.expression_text import expression_text, identifier, text_literal
 from nile.sql.statements import (
     Copy,
@@ -24,7 +25,7 @@ from nile.sql.statements import (
     Summarize,
     Update,
 )
-from nile.sql.text import duration_text, query_text
+from nile.sql.text import query_text
 
 __all__ = ["statement_text"]
 

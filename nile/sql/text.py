@@ -5,35 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nile.base.durations import format_duration
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.mining.call import Mined
 from nile.sql import plan as ops
+from nile.sql.amounts import budget_text, duration_text
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
 from nile.sql.reading.listed import Listed
 from nile.sql.reading.over_reading import item_text
 
-__all__ = ["budget_text", "duration_text", "query_text"]
-
-_BUDGETS = {
-    "fraction": "",
-    "share": " SHARE",
-    "seconds": " SECONDS",
-    "seconds_per_tuple": " SECONDS PER TUPLE",
-    "outputs": " OUTPUTS",
-}
-
-
-def duration_text(ns: int) -> str:
-    return f"'{format_duration(ns)}'"
-
-
-def budget_text(unit: str, amount: float) -> str:
-    """A budget as a statement says it."""
-    if unit == "deadline":
-        return f"BY DEADLINE {duration_text(round(1e9 * amount))}"
-    return f"BUDGET {int(amount) if unit == 'outputs' else repr(amount)}{_BUDGETS[unit]}"
+__all__ = ["query_text"]
 
 
 def query_text(query: Query) -> str:
