@@ -1,4 +1,4 @@
-"""An expression as SQL that reads back as the same tree."""
+"""An expression, a duration and a budget as SQL that reads back as the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from nile.sql.columns import SortKey
 from nile.sql.cursor import is_reserved
 from nile.sql.reading.clauses import CLAUSE_WORDS
 
-__all__ = ["aggregate_text", "expression_text", "identifier", "key_text", "text_literal"]
+__all__ = [
+    "aggregate_text",
+    "budget_text",
+    "duration_text",
+    "expression_text",
+    "identifier",
+    "key_text",
+    "text_literal",
+]
 
 _TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
@@ -29,12 +37,30 @@ _TYPES: dict[nodes.Kind, str] = {
     "date": "DATE",
 }
 _TYPES |= {list_of(kind): f"{name}[]" for kind, name in tuple(_TYPES.items())}
+_BUDGETS = {
+    "fraction": "",
+    "share": " SHARE",
+    "seconds": " SECONDS",
+    "seconds_per_tuple": " SECONDS PER TUPLE",
+    "outputs": " OUTPUTS",
+}
 _BITS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
 _OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _ATOM = range(7)
 _OPERATORS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 Shown = Callable[[str], str]
 """How a column is written."""
+
+
+def duration_text(ns: int) -> str:
+    return f"'{format_duration(ns)}'"
+
+
+def budget_text(unit: str, amount: float) -> str:
+    """A budget as a statement says it."""
+    if unit == "deadline":
+        return f"BY DEADLINE {duration_text(round(1e9 * amount))}"
+    return f"BUDGET {int(amount) if unit == 'outputs' else repr(amount)}{_BUDGETS[unit]}"
 
 
 def expression_text(node: Node, shown: Shown) -> str:

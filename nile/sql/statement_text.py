@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nile.sql.amounts import duration_text
-from nile.sql.expression_text import expression_text, identifier, text_literal
+from nile.sql.expression_text import duration_text, expression_text, identifier, text_literal
 from nile.sql.statements import (
     Copy,
     CreateMaterialized,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from nile.expressions.tree import Column, Constant, Node, columns_of, conjuncts
 from nile.mining.call import Mined
 from nile.sql import plan as ops
-from nile.sql.amounts import budget_text, duration_text
-from nile.sql.expression_text import aggregate_text, expression_text, identifier
+from nile.sql.expression_text import aggregate_text, budget_text, duration_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
 from nile.sql.reading.listed import Listed
 from nile.sql.reading.over_reading import item_text

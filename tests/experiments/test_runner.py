@@ -177,6 +177,7 @@ def test_another_process_with_another_batch_size_writes_the_same_runs(
     assert told["runs"] == [run for run in both_costs if run["costs"] == "engine"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("window", "pairs"), [("10 min", 654), ("1 hour", 2_834), ("6 hours", 11_309)])

@@ -26,7 +26,7 @@ from nile.summaries.errors import ConfigError, KeyTypeError, SchemaDrift, Source
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 HOUR = 3_600 * 10**6  # microseconds
 Row = dict[str, Any]

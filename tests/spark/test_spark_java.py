@@ -19,6 +19,8 @@ from nile.spark.java import JavaHome, find_java
 from nile.spark.session import spark_session
 from nile.summaries.errors import ConfigError, JavaMissing, SparkFailed
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

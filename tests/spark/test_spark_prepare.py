@@ -33,7 +33,7 @@ from nile.summaries.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECOND = 1_000_000_000
 

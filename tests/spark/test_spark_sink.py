@@ -24,6 +24,8 @@ from nile.spark import StreamSink, stream_sink
 from nile.spark.sink.place import Place
 from nile.summaries.errors import ConfigError, SchemaDrift, StoreError, UnknownColumn
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 

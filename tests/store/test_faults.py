@@ -19,12 +19,16 @@ from nile.summaries.errors import ConfigError
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("name", FAULTS)
+_LONGEST = ("streams", "signals", "stores", "flowing", "equal-keys", "every-place", "served", "sensors", "shared-plans")
+_ROWS = [pytest.param(name, marks=pytest.mark.slow) if name in _LONGEST else name for name in FAULTS]
+
+
+@pytest.mark.parametrize("name", _ROWS)
 def test_every_attempt_of_a_fault_holds(name: str) -> None:
     assert attempted(FAULTS[name], range(FAULTS[name].small)).failed == []
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", _ROWS)
 def test_every_control_of_a_fault_fails_under_the_same_check(name: str) -> None:
     assert controlled(FAULTS[name], range(min(CONTROLS, FAULTS[name].small))).pale == []
 

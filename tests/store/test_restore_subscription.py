@@ -204,7 +204,6 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {
         "_tail_key",
         "_sought",
-        "_turn",
         "_more",
         "apart",
     }  # who shares is found out again
@@ -212,11 +211,13 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
               "dropped"}  # the reader says it again  # fmt: skip
     known |= {"_fault", "ending"}  # of sensors, which no store keeps
     known |= {"into", "_names"}  # a part of what was asked, and of the database
-    known |= {"hearing", "epoch", "_replayed"}  # of who listens, and of the store
+    known |= {"epoch", "_replayed"}  # of the store
+    known |= {"_hearing"}  # of who listens
+    known |= {"regroup", "_own_turn", "_passed_on"}  # of the unit of a push it is part of, found out again
     assert set(vars(standing)) == known | {
-        "_found",
+        "_waits",
+        "_outputs",
         "_handed",
-        "outputs",
         "_seen",
         "_plan",
         "_tail",

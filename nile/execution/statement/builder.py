@@ -15,9 +15,8 @@ from nile.execution.statement.engine import Engine
 from nile.execution.statement.statements import run_query
 from nile.preferences.budget import Budget
 from nile.preferences.preference import preference_number
-from nile.sql.amounts import budget_text
 from nile.sql.catalog import Catalog
-from nile.sql.expression_text import identifier, text_literal
+from nile.sql.expression_text import budget_text, identifier, text_literal
 from nile.sql.plan import Query
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select
