@@ -26,13 +26,13 @@ from nile.summaries.errors import ConfigError, SparkFailed, StoreWriteError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 SITE = Path(np.__file__).parents[1]
 TASK = """
 import numpy as np
 import nile.experiments.cli, nile.spark.ingesting.lake_tasks, nile.preferences.queue, nile.pyramid.lake.lake
 from nile.summaries import hash_kernels, kernels
-
-pytestmark = pytest.mark.slow
 found = np.empty(300, np.uint64)
 hash_kernels.mix_all(np.arange(300, dtype=np.uint64), np.uint64(7), found)
 print(nile.__file__, kernels._CACHE, sum(hash_kernels.mix_all.stats.cache_hits.values()), sep="\\n")
