@@ -94,6 +94,10 @@ def test_random_queries_that_stand_are_right_at_every_instant() -> None:
     assert sum(each is None for each in told) < 5
 
 
+def test_zeros_of_both_signs_are_taken_back_as_they_were_told() -> None:
+    assert checked(10_861) == "", "max_by of equals: -0.0 goes, 0.0 comes, under a LIMIT that tells rows by their bits"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_five_thousand_random_queries_that_stand_are_right_at_every_instant(part: int) -> None:

@@ -74,7 +74,7 @@ class Collected(State):
                 self._change(code, sign, row[0], row[1:counted])
             if at == last[pair]:
                 number = self._tell(code)
-                same = (self._told[number],) == (self._told[old[pair, 0]],)
+                same = _is_same(self._told[number], self._told[old[pair, 0]])
                 new[pair, 0] = old[pair, 0] if same else number
         return old, new
 
@@ -86,9 +86,7 @@ class Collected(State):
             self._next += 1
             return
         at = bisect_left(rows, (keys, -1), key=_place)
-        while (rows[at][2],) != (value,):
-            at += 1
-        del rows[at]
+        del rows[_found(rows, at, keys, value)]
         if not rows:
             del self._rows[code]
 
@@ -150,6 +148,25 @@ class Collected(State):
     @property
     def memory(self) -> int:
         return sum(map(len, self._rows.values())) * (_ENTRY + 32 * len(self._asked.order))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether they are told alike: equal, and zeros of one sign, since what is taken back is what was told."""
+    return bool((one,) == (other,)) and repr(one) == repr(other)
+
+
+def _found(rows: list[Any], at: int, keys: tuple[Any, ...], value: Any) -> int:
+    """From `at` on, the first row with the keys and the value, by its bits if there is one."""
+    equal = None
+    while at < len(rows) and rows[at][0] == keys:
+        if (rows[at][2],) == (value,):
+            if _is_same(rows[at][2], value):
+                return at
+            equal = at if equal is None else equal
+        at += 1
+    if equal is None:
+        raise LookupError("a row goes that did not come")
+    return equal
 
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
