@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +24,6 @@ from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_ranked_join
 from nile.operators.strategies.worth import WorthJoin, Worths
-from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.summaries.estimate import Estimate
@@ -145,17 +143,6 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _is_certain(self) -> bool:
         """Whether the first outputs are those that the whole answer has first."""
         return isinstance(self._join, RankedJoin) or not self.plan.preferred or self.plan.fade.factor < 1.0
-
-    @property
-    def _known(self) -> int | None:
-        return self._join.whole if isinstance(self._join, RankedJoin) else super()._known
-
-    @property
-    def budget(self) -> BudgetReport:
-        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
-        told = super().budget
-        ranked = isinstance(self._join, RankedJoin) and told.unit == "outputs"
-        return replace(told, spent=float(self._join.figures.outputs)) if ranked else told
 
     @property
     def warnings(self) -> tuple[str, ...]:

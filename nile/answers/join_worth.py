@@ -15,12 +15,17 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
+from nile.operators.multiway.ranked import RankedCombinations
+from nile.operators.strategies.ranked import RankedJoin
 from nile.preferences.budget import BudgetReport
 from nile.pyramid.grid.manager import Memory
 from nile.streams.accounting import Accounting
 from nile.summaries.estimate import Estimate
 
 __all__ = ["JoinWorth"]
+
+_RANKED = (RankedJoin, RankedCombinations)
+"""Joins that give their outputs in order, and count them first."""
 
 
 class JoinWorth(Answer):
@@ -57,6 +62,8 @@ class JoinWorth(Answer):
     @property
     def _known(self) -> int | None:
         """How many outputs there are, where that is known without finding them."""
+        if isinstance(self._reader, _RANKED):
+            return self._reader.whole
         plan = self.plan
         whole = plan.is_exact and plan.preference != "asc" and self._streams.has_ranges
         return self._streams.candidates if whole else None
@@ -102,6 +109,8 @@ class JoinWorth(Answer):
         """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
         told = report_of(self.plan.budget, self._metered, self._reader.figures.budget_spent)
+        if isinstance(self._reader, _RANKED) and told.unit == "outputs":
+            told = replace(told, spent=float(self._found.outputs))
         if self.clock is None:
             return told
         told = replace(told, cpu_seconds=self.clock.cpu / 1e9, parts=self._parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
 from nile.operators.strategies.ranked import can_rank
-from nile.preferences.budget import BudgetReport
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.summaries.heavy import pa
@@ -111,17 +109,6 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             rows += len(part)
             self._refuse(rows)
         yield from super()._first(iter([best_combinations(parts, plan.first)] if parts else []))
-
-    @property
-    def _known(self) -> int | None:
-        return self._join.whole if isinstance(self._join, RankedCombinations) else super()._known
-
-    @property
-    def budget(self) -> BudgetReport:
-        """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
-        told = super().budget
-        ranked = isinstance(self._join, RankedCombinations) and told.unit == "outputs"
-        return replace(told, spent=float(self._found.outputs)) if ranked else told
 
     @property
     def warnings(self) -> tuple[str, ...]:
