@@ -60,7 +60,7 @@ def rstream(seed: int) -> str | None:
     for row in told(standing):
         states.setdefault(row["_ts"].value, Counter())[plain(row, "_ts")] += 1
     for ts in rng.sample(sorted(states), min(6, len(states))):
-        wanted = world.wanted(ts // SECOND + (0.5 if ts % SECOND else 0))
+        wanted = world.wanted(ts / SECOND)
         if states[ts] != wanted:
             return f"{seed} at {ts}: {text}\n  {states[ts] - wanted}\n  {wanted - states[ts]}"
     for _ in range(4):

@@ -93,7 +93,9 @@ class RandomQuery:
         inner, outer = sizes
         if kind == "istream":
             return f"(SELECT * FROM {table} WHERE ts BETWEEN {instant - outer} AND {instant}) {alias}"
-        return f"(SELECT * FROM {table} WHERE ts + {inner} >= {instant - outer} AND ts + {inner} < {instant}) {alias}"
+        leaves = f"ts + {inner} + 1e-9"  # the instant behind the last at which a window holds it
+        late = f"{leaves} >= {instant - outer} - 5e-10"  # halves of a nanosecond: seconds are floats
+        return f"(SELECT * FROM {table} WHERE {late} AND ts + {inner} < {instant}) {alias}"
 
     def at(self, instant: float | None) -> str:
         """DuckDB's text for what windows hold at an instant; None: for all there is."""
@@ -647,6 +649,8 @@ def _streamed(rng: random.Random, running: bool) -> RandomQuery:
 
 def _with(rng: random.Random, running: bool) -> RandomQuery:
     inner = rng.choice([_rows, _group, _distinct, _outer])(rng, running)
+    while inner.template.startswith("SELECT list("):  # which is no key
+        inner = _group(rng, running)
     first = inner.template.format(*(f"{{{at}}}" for at in range(len(inner.inputs))), where=(
         " WHERE " + " AND ".join(inner.where) if inner.where else ""))  # fmt: skip
     names = "x" if "c1" not in first else "x, y"
