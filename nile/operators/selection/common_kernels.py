@@ -36,6 +36,33 @@ def emit(p: Progress, out: Selected, query: int, ordinal: int) -> None:
 
 
 @inlined
+def emit_run(s: Standing, first: int, ordinal: int, n: int, p: Progress, out: Selected) -> int:
+    """Charge and give a tuple to n queries, from `first` on in the list of the index, while credit lasts; to how many.
+
+    As `emit` n times: prices are whole numbers, so that their sums are the same.
+    """
+    w = p.whole
+    price = p.prices[ss.P_EMIT]
+    if price * n > p.real[ss.CREDIT]:
+        n = int(max(0.0, p.real[ss.CREDIT]) / price)
+    if n == 0:
+        return 0
+    pay(p, price * n)
+    at = w[ss.WRITTEN]
+    arrived = w[ss.ARRIVED]
+    for i in range(n):
+        out.query[at + i] = s.full[first + i]
+        out.ordinal[at + i] = ordinal
+        out.at[at + i] = arrived
+    if out.last.shape[0] > 0:
+        for i in range(n):
+            out.last[at + i] = -1
+    w[ss.WRITTEN] = at + n
+    w[ss.OUTPUTS] += n
+    return n
+
+
+@inlined
 def arrive(p: Progress, grant: Array, idle: bool) -> None:
     """The next tuple has arrived: its grant is added; under a replay credit that found no work expires."""
     if p.setting[ss.REPLAYED] and idle and p.real[ss.CREDIT] > 0.0:

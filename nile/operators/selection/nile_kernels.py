@@ -22,7 +22,7 @@ import numpy as np
 
 from nile.operators.selection import state as ss
 from nile.operators.selection.admission_kernels import exploring, refit
-from nile.operators.selection.common_kernels import arrive, emit, finding, meet, must_go, oldest_valid, pay, shed
+from nile.operators.selection.common_kernels import arrive, emit_run, finding, meet, must_go, oldest_valid, pay, shed
 from nile.operators.selection.ranges_kernels import edge, flush, reserved
 from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
 from nile.pyramid.grid.spec import SLICE
@@ -33,7 +33,7 @@ _WAITS, _GONE, _TAKEN = 0, 1, 2
 _BOUGHT = 2  # of EXACT: a budget of 1 or more, not the lack of one
 
 
-@part
+@inlined
 def _take(s: Standing, d: Admission, z: Places, p: Progress) -> int:
     """The oldest waiting arrival: let in, turned away, or it waits for credit."""
     w = p.whole
@@ -99,7 +99,7 @@ def _take(s: Standing, d: Admission, z: Places, p: Progress) -> int:
     return _TAKEN
 
 
-@part
+@inlined
 def _go_on(s: Standing, p: Progress, out: Selected) -> bool:
     """The entry in progress, as far as credit goes; False when it is not done."""
     w = p.whole
@@ -114,13 +114,13 @@ def _go_on(s: Standing, p: Progress, out: Selected) -> bool:
     while w[ss.ENTRY_AT] < n:
         at = w[ss.ENTRY_AT]
         if at < full:
-            if p.real[ss.CREDIT] < p.prices[ss.P_EMIT]:
+            w[ss.ENTRY_AT] += emit_run(s, s.full_from[cell] + at, ordinal, full - at, p, out)
+            if w[ss.ENTRY_AT] < full:
                 return False
-            emit(p, out, s.full[s.full_from[cell] + at], ordinal)
-        else:
-            if p.real[ss.CREDIT] < p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]:
-                return False
-            edge(s, s.edge[s.edge_from[cell] + at - full], ordinal, p, out)
+            continue
+        if p.real[ss.CREDIT] < p.prices[ss.P_SCAN] + p.prices[ss.P_EMIT]:
+            return False
+        edge(s, s.edge[s.edge_from[cell] + at - full], ordinal, p, out)
         w[ss.ENTRY_AT] += 1
     w[ss.ACTIVE] = 0
     return True

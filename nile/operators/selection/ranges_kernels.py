@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.selection import state as ss
-from nile.operators.selection.common_kernels import emit, oldest_valid, pay, try_edge
+from nile.operators.selection.common_kernels import emit, emit_run, oldest_valid, pay, try_edge
 from nile.operators.selection.state import Admission, Places, Progress, Selected, Standing
 from nile.summaries.kernels import allocating_part, inlined, part
 
@@ -95,9 +95,7 @@ def _one_by_one(s: Standing, z: Places, p: Progress, out: Selected) -> None:
         ordinal = z.held[i]
         cell = s.cell[s.code[ordinal]]
         z.counts[cell] = 0
-        for j in range(s.full_from[cell], s.full_from[cell + 1]):
-            if p.real[ss.CREDIT] >= p.prices[ss.P_EMIT]:
-                emit(p, out, s.full[j], ordinal)
+        emit_run(s, s.full_from[cell], ordinal, s.full_from[cell + 1] - s.full_from[cell], p, out)
 
 
 @part
