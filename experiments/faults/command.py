@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +20,44 @@ __all__ = ["faults", "soak"]
 
 @click.command("faults", short_help="Test hostile input and overload.")
 @click.argument("names", nargs=-1)
-@click.option("--full", is_flag=True, help="Full counts (under an hour on two cores); default: the tests' counts.")
+@click.option("--full", is_flag=True, help="Full counts (over half an hour on two cores); default: the tests' counts.")
 @click.option("--seed", type=click.IntRange(0), help="Run only this attempt of each fault.")
 @click.option("--jobs", type=click.IntRange(1), help="Parallel processes (default: one per core).")
-@click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder.")
-def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | None, out: Path | None) -> None:
-    """Test hostile input and overload: for each fault what must hold, and a control that must fail."""
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Begin nothing after these.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder, as scores come.")
+@click.option("--resume", is_flag=True, help="Go on from the scores in --out.")
+def faults(
+    names: tuple[str, ...],
+    full: bool,
+    seed: int | None,
+    jobs: int | None,
+    minutes: float | None,
+    out: Path | None,
+    resume: bool,
+) -> None:
+    """Test hostile input and overload: for each fault what must hold, and a control that must fail.
+
+    Interrupted, it tells what was tried so far; with --out that is kept, whatever ends it.
+    """
     from nile.experiments.faults.scoreboard import (  # the command line starts without them
         as_dict,
         commit,
+        read_scores,
         scoreboard,
         text,
     )
     from nile.experiments.faults.table import chosen
+    from nile.summaries.errors import ConfigError
 
     wanted = chosen(names)
+    file = None if out is None else out / "faults.json"
+    if resume and file is None:
+        raise ConfigError("bench faults, --resume: needed the folder of faults.json; got none; write --out FOLDER")
+    before = None
+    if resume and file is not None and file.exists():
+        before = read_scores(json.loads(file.read_text(encoding="utf-8")), full=full)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
 
     def done(fault: Fault, score: Score) -> None:
         held = "held" if score.good else "FAILED"
@@ -40,13 +65,25 @@ def faults(names: tuple[str, ...], full: bool, seed: int | None, jobs: int | Non
         for seed_of, why in score.failed[:5]:  # at once: a full run goes on for long, and may be ended before its table
             click.echo(f"  seed {seed_of}: {why}", err=True)
 
-    scores = scoreboard(wanted, full=full, seed=seed, jobs=jobs, done=done)
+    def kept(scores: Mapping[str, Score]) -> None:
+        if file is None:
+            return
+        others = {name: score for name, score in (before or {}).items() if name not in scores}
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(as_dict({**others, **scores}, full=full), indent=1) + "\n", encoding="utf-8")
+        new.replace(file)
+
+    ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        scores = scoreboard(
+            wanted, full=full, seed=seed, jobs=jobs, before=before,
+            seconds=None if minutes is None else 60 * minutes, done=done, kept=kept,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGTERM, ended)
     click.echo(text(scores, wanted))
     seeds = f"seed {seed}" if seed is not None else "seeds 0, 1, 2, ..."
     click.echo(f"commit {commit()}, {seeds}")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "faults.json").write_text(json.dumps(as_dict(scores, full=full), indent=1) + "\n", encoding="utf-8")
     if not all(score.good for score in scores.values()):
         sys.exit(1)
 

@@ -252,8 +252,8 @@ def _manager_bytes() -> bytes:
 
 
 def _memory() -> str | None:
-    """Where temporary stores go: into memory where the system has such a place."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    """Where temporary stores go: where whoever runs this says, else into memory where the system has such a place."""
+    return "/dev/shm" if "TMPDIR" not in os.environ and os.access("/dev/shm", os.W_OK) else None
 
 
 def _folder() -> Path:

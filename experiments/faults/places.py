@@ -38,25 +38,34 @@ def at_place(
     happens: Callable[[], object],
     spared: tuple[str, ...] = (),
 ) -> int:
-    """Run an action; how many places it came by.  `happens` is called at the place `at`; None: nowhere.
+    """Run an action; how many places it came by, up to the one where something happened.
 
-    spared: ends of the names of files whose places are none.  What `happens` raises is raised at the place.
+    `happens` is called at the place `at`; None: nowhere.  spared: ends of the names of files whose places are none.
+    What `happens` raises is raised at the place.
     """
     passed = 0
+    last = -1 if at is None else at
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal passed
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if spared and frame.f_code.co_filename.endswith(spared):
+    def entered(frame: FrameType, _: str, __: Any) -> Any:
+        code = frame.f_code
+        if spared and code.co_filename.endswith(spared):
             return None
-        if event == "opcode" and frame.f_lasti in _places(frame.f_code):
-            passed += 1
-            if passed - 1 == at:
-                happens()
-        return trace
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        places = _places(code)
+
+        def inside(frame: FrameType, event: str, _: Any) -> Any:  # called for every instruction: as little as can be
+            nonlocal passed
+            if frame.f_lasti in places and event == "opcode":
+                passed += 1
+                if passed - 1 == last:
+                    sys.settrace(None)  # the rest runs at its own speed
+                    happens()
+            return inside
+
+        return inside
 
     before = sys.gettrace()
-    sys.settrace(trace)
+    sys.settrace(entered)
     try:
         action()
     finally:

@@ -1,33 +1,43 @@
-"""Attempts in a process of their own, which may crash.
+"""Attempts in a process of their own, which may crash: whoever runs it is told of each seed before and after it.
 
-`python -m nile.experiments.faults.worker attempts NAME FIRST COUNT` says, line by line to standard output, each seed
-as it begins, and the score as JSON at the end.
+`python -m nile.experiments.faults.worker` reads orders from standard input, a line each: WHAT NAME FIRST COUNT, that is
+`attempts` or `controls` of a fault, seeds FIRST, FIRST + 1, ...  It answers in lines of JSON: a number, the seed that
+begins; an object, what came of it; null, when it is done with the order.  A process serves many orders, since to start
+one and to load kernels takes longer than most attempts.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import os
+from typing import Any
 
-from nile.experiments.faults.scoring import attempted, controlled
+from nile.experiments.faults.scoring import tried
 from nile.experiments.faults.table import chosen
 
 __all__ = ["main"]
 
 
-def main(arguments: list[str]) -> None:
-    """WHAT NAME FIRST COUNT: `attempts` or `controls` of a fault, seeds FIRST, FIRST + 1, ..."""
-    what, name, first, count = arguments
-    (fault,) = chosen([name])
+def main() -> None:
+    """Serve orders until there are no more."""
+    # Attempts start processes and print: neither may reach what orders come by.
+    orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
 
-    def begun(seed: int) -> None:
-        sys.stdout.write(f"{seed}\n")
-        sys.stdout.flush()
+    def answer(value: Any) -> None:
+        answers.write(json.dumps(value) + "\n")
 
-    seeds = range(int(first), int(first) + int(count))
-    score = attempted(fault, seeds, begun) if what == "attempts" else controlled(fault, seeds, begun)
-    sys.stdout.write(json.dumps(score.as_dict()) + "\n")
+    for order in orders:
+        what, name, first, count = order.split()
+        (fault,) = chosen([name])
+        for seed in range(int(first), int(first) + int(count)):
+            answer(seed)
+            answer(tried(fault, what, seed).as_dict())
+        answer(None)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

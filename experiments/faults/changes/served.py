@@ -25,7 +25,7 @@ __all__ = ["SERVED"]
 _LIVES = 3
 _BATCH = 20
 _PATIENCE = 120.0  # s: a machine may be busy
-_LONGEST = 0.6  # s from the first push to the signal, at most
+_LONGEST = 0.3  # s from the first push to the signal, at most
 
 
 class _Life:
