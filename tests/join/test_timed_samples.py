@@ -87,6 +87,14 @@ def test_weights_add_up_under_any_clock_over_500_seeds(case: Case, share: float,
     held(case, 500, share, units_a_ns)
 
 
+def test_work_that_takes_longer_than_believed_is_noticed_before_most_of_the_time_is_gone() -> None:
+    """Credit that was granted too soon was spent at once, and late tuples came in with next to no probability."""
+    case = next(case for case in SAMPLED if case.name == "three streams, directory, pairs")
+    truth = len(case.truth())
+    totals = [answered(case, seed, 0.2, 0.1)[1] / truth for seed in range(40)]
+    assert np.std(totals) <= 0.04
+
+
 def test_what_is_left_follows_what_work_has_taken() -> None:
     pace = Pace(arrivals=10_000, exact=400_000.0, outputs=20_000.0, most=1e7)
     begun = pace.left(0, 0.0, 0.0)

@@ -126,7 +126,7 @@ class MeteredRun(Generic[Out]):
         began = self._cpu() if self._question is None else 0
         before = self._elapsed(began)
         sample = timed_sample(self._join, most - before)
-        ends = _ends(arrivals) if sample is None else _ends(arrivals, sample.pace.size)
+        ends = _ends(arrivals) if sample is None else sample.ends()
         for end in ends:
             self._used = self._elapsed(began)
             if sample is None:
@@ -175,8 +175,8 @@ def report_of(asked: Budget, run: _Metering | None, fraction: float) -> BudgetRe
     )
 
 
-def _ends(arrivals: int, size: int = 0) -> Iterator[int]:
-    """Where quanta end: the same for every split into batches.  size: arrivals of each; 0: as always."""
-    quantum = size or max(_LEAST_QUANTUM, arrivals // _MOST_QUANTA)
+def _ends(arrivals: int) -> Iterator[int]:
+    """Where quanta end: the same for every split into batches."""
+    quantum = max(_LEAST_QUANTUM, arrivals // _MOST_QUANTA)
     for begin in range(0, arrivals, quantum):
         yield min(arrivals, begin + quantum)

@@ -37,6 +37,10 @@ _LEAST_LEFT, _CUSHION, _PLENTY = 0.25, 0.08, 4.0
 """Of what was planned from here on, and in all, the least that a sample goes on with; of the exact answer's cost, what
 pays for anything."""
 _DRAINS = 64
+_KEPT_TUPLES, _KEPT_ARRIVALS = 8.0, 64.0
+"""Tuples taken in, and arrivals, whose cost is kept in hand when what is left turns out to be less than was granted."""
+_FIRST = 8
+"""The first quantum's part of one, where what work takes has to be known early; each next one is twice as long."""
 
 
 class Pace:
@@ -54,6 +58,14 @@ class Pace:
         self._most = most
         self._passing = _NS_ARRIVAL + _NS_QUANTUM / self.size
         self._least = _SPARE * exact / max(1, arrivals)
+
+    def ends(self, *, early: bool) -> Iterator[int]:
+        """Where quanta end.  early: whether the first ones are short."""
+        end, size = 0, max(_LEAST_QUANTUM // 2, self.size // _FIRST) if early else self.size
+        while end < self._arrivals:
+            end = min(self._arrivals, end + min(size, self.size))
+            size *= 2
+            yield end
 
     @property
     def planned(self) -> float:
@@ -90,6 +102,10 @@ class TimedSample:
             join.draw(self._sampler)
         self._to_come = np.concatenate([np.cumsum(join.costs[::-1])[::-1], np.zeros(1)])
 
+    def ends(self) -> Iterator[int]:
+        """Where quanta end: where credit is dealt out, what work takes has to be known before much of it is."""
+        return self.pace.ends(early=isinstance(self._join, MultiwayJoin) and self._join.followed)
+
     def advance(self, end: int, used: float) -> Iterator[Any]:
         """Go on to arrival `end`.  used: ns so far."""
         join, fed = self._join, self._join.fed
@@ -99,7 +115,12 @@ class TimedSample:
             return
         share = 1.0 - float(self._to_come[end]) / max(1.0, float(self._to_come[fed]))
         least = _LEAST_LEFT * self._planned * float(self._to_come[fed]) / max(1.0, float(self._to_come[0]))
-        yield from join.advance(end, credit=max(0.0, max(left, least) - join.credit) * share)
+        credit = max(0.0, max(left, least) - join.credit) * share
+        if isinstance(join, MultiwayJoin) and join.followed:
+            wanted = max(left, least) * share
+            _take_back(join, wanted, end - fed)
+            credit = max(0.0, wanted - join.credit)
+        yield from join.advance(end, credit=credit)
         if end == join.arrivals:
             yield from self._drained()
 
@@ -126,6 +147,16 @@ class TimedSample:
                 return
             yield from join.advance(join.arrivals, credit=credit)
             credit *= 1.5
+
+
+def _take_back(join: MultiwayJoin, wanted: float, arrivals: int) -> None:
+    """Take back credit beyond what rates are led by, where more was granted than there is time for: it would be spent
+    at once, and those who come after would find nothing.  wanted: units for so many coming arrivals."""
+    real = join.state.real
+    led = max(_KEPT_TUPLES * float(real[st.ENTRANCE]), _KEPT_ARRIVALS * UNIT * wanted / max(1, arrivals))
+    more = max(0.0, float(real[st.CREDIT]) - led)
+    real[st.CREDIT] -= more
+    real[st.GRANTED] -= more
 
 
 def timed_sample(join: Any, most: float) -> TimedSample | None:
