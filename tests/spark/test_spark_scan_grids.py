@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from workload_lake import write_lake
 import nile
 import nile.spark.scan.scan as scan_module
 from nile.pyramid.lake.lake import LakeStream
-from nile.spark.building.build import build_with
+from nile.spark.building.build import build, build_with
 
 HOUR = 3_600 * 10**9
 JOIN = "SELECT A.item, A.n, B.n AS other FROM a A, b B WHERE A.item = B.item WITH PREFERENCE {} A.item WINDOW 60"
@@ -120,6 +121,61 @@ def test_a_store_that_was_built_guides_the_scan_of_its_lake(root: Path, tmp_path
         for name in "ab":
             store.summary(f"m{name}").store.side.counters[:] = 0
         assert order_of(store, text) != guided
+
+
+AGGREGATE = "SELECT count(*) AS c, sum(n) AS s, avg(n) AS m FROM a WHERE item IN (7, 250) WITH PREFERENCE {} item"
+QUESTIONS = {
+    "join": JOIN,
+    "self-join": JOIN.replace("b B", "a B"),
+    "condition on pairs": JOIN.replace(" WITH", " AND A.n < B.n WITH"),
+    "selection": "SELECT at, item FROM a WHERE item IN (7, 250) WITH PREFERENCE {} item",
+    "aggregate": AGGREGATE,
+    "group by": AGGREGATE.replace("count(*) AS c", "item, count(*) AS c").replace(" WITH", " GROUP BY item WITH"),
+    "join and aggregate": JOIN.replace("A.item, A.n, B.n AS other", "count(*) AS c, sum(B.n) AS s"),
+}
+
+
+def _guided(lake: Path, store: Path, question: str, preference: str) -> None:
+    """A cell of the matrix: its regions come from the grids of a store that was built, and from nowhere without."""
+    text = QUESTIONS[question].format(preference)
+    text = text.replace("FROM a A, a B", "FROM lake_a A, lake_a B").replace("FROM a A, b B", "FROM lake_a A, lake_b B")
+    text = text.replace("FROM a ", "FROM lake_a ")
+    with nile.connect(store) as db:
+        for name in "ab":
+            db.register(f"lake_{name}", lake / name)
+        claimed = db.sql(text, engine="spark").explain()
+        assert "expected by the grids of summaries ma" in claimed
+        whole, guided = rows_of(db, text, engine="spark"), order_of(db, text)
+        for name in "ab":
+            db.summary(f"m{name}").store.side.counters[:] = 0
+        assert order_of(db, text) != guided
+        if question != "group by" and "aggregate" not in question:
+            assert [row[:3] for row in rows_of(db, text, engine="spark")] == [row[:3] for row in whole]
+        for name in "ab":
+            db.sql(f"DROP SUMMARY m{name}")
+        assert "grids of summaries" not in db.sql(text, engine="spark").explain() != claimed
+
+
+@pytest.mark.usefixtures("db")
+@pytest.mark.parametrize("preference", ["desc", "weighted"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_each_scan_that_claims_a_built_grid_reads_it(
+    root: Path, tmp_path: Path, question: str, preference: str
+) -> None:
+    for name in "ab":
+        build_with(in_turn, LakeStream.open(root, name), tmp_path / "store", summaries=[SUMMARY.format(name)])
+    _guided(root, tmp_path / "store", question, preference)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_what_spark_built_guides_what_spark_scans(spark: Any, root: Path, tmp_path: Path) -> None:
+    """The same through a real Spark, which builds the store and reads the partitions; each question one way."""
+    for name in "ab":
+        build(root, tmp_path / "built", stream=name, summaries=[SUMMARY.format(name)], spark=spark)
+    for number, question in enumerate(QUESTIONS):
+        shutil.copytree(tmp_path / "built", tmp_path / question)
+        _guided(root, tmp_path / question, question, ("desc", "weighted")[number % 2])
 
 
 def test_a_grid_of_other_tuples_guides_nothing(db: nile.Database) -> None:

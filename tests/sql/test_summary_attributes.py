@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -119,6 +120,94 @@ def test_selections_and_aggregates_read_them_and_are_true(where: str) -> None:
     (whole,) = plain.sql(counted).to_arrow().to_pylist()
     (found,) = db.sql(f"{counted} BUDGET 1").to_arrow().to_pylist()
     assert (found["n"], found["total"] or 0) == (whole["n"], pytest.approx(whole["total"] or 0))
+
+
+def visited(db: nile.Database, text: str) -> tuple[int, Any]:
+    """How many rows are found, and what the run did."""
+    result = db.sql(text, seed=1)
+    return result.to_arrow().num_rows, result.answer.figures
+
+
+BURSTS = {
+    "x = 7 AND y = 15": "x, y",
+    "y IN (15, 77) AND x IN (7, 98)": "x, y",
+    "lower(k) = 'rare'": "lower(k)",
+    "n = 77 AND lower(k) IN ('tea', 'rare')": "lower(k), n",
+    "price * n > 500": "price * n",
+}
+"""Conditions that hold in one burst alone, and what tells where it is."""
+
+
+def bursting() -> pa.Table:
+    table = rows(12_000, 3)
+    k, n = table["k"].to_pylist(), table["n"].to_numpy().copy()
+    k[3_000:3_100] = ["RARE"] * 100
+    n[3_000:3_100] = 77
+    y, x = table["y"].to_numpy().copy(), table["x"].to_pylist()
+    y[3_000:3_100], x[3_000:3_100] = 15, [7] * 100
+    for name, column in (("x", pa.array(x, pa.int64())), ("y", y), ("k", k), ("n", n)):
+        table = table.set_column(table.column_names.index(name), name, pa.array(column))
+    return table
+
+
+@pytest.mark.parametrize("where", BURSTS)
+@pytest.mark.parametrize("asked", ["selection", "aggregate"])
+def test_without_its_counters_or_itself_a_summary_of_several_changes_what_is_visited(where: str, asked: str) -> None:
+    db = nile.connect()
+    db.register("a", bursting(), time="ts")
+    on = BURSTS[where]
+    db.sql(f"CREATE SUMMARY m ON a ({on}) {GRID} USING columns = 1024")
+    text = f"SELECT ts FROM a WHERE {where} WITH PREFERENCE desc ({on}) BUDGET 0.3"
+    if asked == "aggregate":
+        text = f"SELECT count(*) AS n FROM a WHERE {where} BUDGET 0.1"
+    claimed = db.sql(text).explain()
+    assert "summary m has none" in claimed
+    _, figures = visited(db, text)
+    assert figures.ruled_out > 5_000
+    db.summary("m").store.side.counters[:] = 0
+    _, blind = visited(db, text)
+    assert blind.ruled_out > 11_900  # nothing is promised anywhere; nulls are in no cell
+    db.sql("DROP SUMMARY m")
+    if asked == "selection":
+        with pytest.raises(SqlError, match="needed what a summary of a is of"):
+            db.sql(text)
+    else:
+        assert db.sql(text).explain() != claimed
+        assert visited(db, text)[1].ruled_out == 0
+
+
+@pytest.mark.parametrize("where", [where for where in BURSTS if ">" not in where])
+def test_progress_leaves_out_what_a_summary_of_several_rules_out_and_ends_the_same(where: str) -> None:
+    db = nile.connect()
+    table = bursting()
+    db.stream("a", table.schema, time="ts")
+    db.push("a", table)
+    texts = (
+        f"SELECT ts, x FROM a WHERE {where}",
+        f"SELECT ts, x FROM a WHERE {where} WITH PREFERENCE weighted x",
+        f"SELECT count(*) AS n, sum(price) AS p FROM a WHERE {where}",
+    )
+
+    def asked(text: str) -> tuple[Counter[Any], str]:
+        growing = db.sql(text).progress()
+        return [told(found.to_arrow()) for found in growing][-1], growing.explain()
+
+    plain = {text: asked(text) for text in texts}
+    db.sql(f"CREATE SUMMARY m ON a ({BURSTS[where]}) {GRID} USING columns = 1024")
+    for text in texts:
+        rows_found, explained = asked(text)
+        assert rows_found == plain[text][0]
+        assert "summary m rules out" in explained
+        assert "summary m rules out 0 " not in explained
+    db.summary("m").store.side.counters[:] = 0
+    for text in texts:
+        rows_found, explained = asked(text)
+        assert re.search(r"summary m rules out 1(2,000|1,9\d\d) tuples", explained)
+        assert rows_found != plain[text][0]
+    db.sql("DROP SUMMARY m")
+    for text in texts:
+        rows_found, explained = asked(text)
+        assert (rows_found, "summary m" in explained) == (plain[text][0], False)
 
 
 def test_a_summary_of_a_pair_leaves_out_the_zones_that_its_columns_do_not() -> None:

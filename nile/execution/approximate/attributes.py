@@ -23,7 +23,7 @@ from nile.sql.plan import Filter, Join, Plan, Query, Stream, leaves_of, map_inpu
 from nile.sql.rewriting import pick_summaries
 from nile.summaries.heavy import pa
 
-__all__ = ["attributed"]
+__all__ = ["attributed", "conditions_told"]
 
 _MOST = 256
 """Combinations of constants that are told one by one."""
@@ -49,6 +49,23 @@ def attributed(query: Query, home: _Home) -> Query:
     named = () if query.preference is None else tuple(term.column for term in query.preference.terms)
     plan = _Telling(parts, types, named).plan(query.plan)
     return pick_summaries(replace(query, plan=plan), home) if plan != query.plan else query
+
+
+def conditions_told(
+    conditions: Sequence[Node], stream: Stream, home: _Home
+) -> tuple[tuple[Node, ...], Mapping[str, pa.DataType]]:
+    """(conditions of one stream in terms of what its summaries are of, the type of each such attribute by column)."""
+    parts: dict[Parts, str] = {}
+    types: dict[tuple[str, Parts], tuple[pa.DataType, ...]] = {}
+    for made in home.summaries.values():
+        if made.parts and made.stream == stream.name:
+            parts[made.parts] = made.column
+            types[stream.alias, made.parts] = computed_types(made.parts, home.schema(stream.name), where=made.name)
+    if not parts or not conditions:
+        return (), {}
+    told = _Telling({stream.alias: parts}, types, ()).told(conditions)
+    kinds = {parts[each]: kinds[0] if len(each) == 1 else pa.string() for (_, each), kinds in types.items()}
+    return tuple(told), kinds
 
 
 class _Telling:
@@ -81,10 +98,13 @@ class _Telling:
     def _condition(self, node: Node) -> Node:
         """Expressions that attributes are, and equalities of all parts of one with constants, as columns."""
         items = node.items if isinstance(node, Logic) and node.operator == "AND" else (node,)
-        kept = [self._expression(item) for item in self._sets(items)]
-        told = all_of(*kept)
+        told = all_of(*self.told(items))
         assert told is not None
         return told
+
+    def told(self, items: Sequence[Node]) -> list[Node]:
+        """As `_condition`, of the conditions of an AND."""
+        return [self._expression(item) for item in self._sets(items)]
 
     def _expression(self, node: Node) -> Node:
         alias = self._alias(node)

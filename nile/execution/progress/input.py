@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.base.durations import NS_PER_SECOND
+from nile.execution.approximate.attributes import conditions_told
 from nile.execution.values import all_of
 from nile.expressions.tree import Between, Column, Compare, Constant, In, Node, conjuncts
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.ruling import NOWHERE, runs_without
 from nile.pyramid.history.history import History
+from nile.sql.catalog import Catalog
 from nile.sql.plan import Rows, Stream
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import NotYet
@@ -36,8 +38,11 @@ _INT64 = 2**63 - 1
 _NEAR = 1_000  # ns: how far a float of seconds may be rounded
 
 
-class Kept(Protocol):
+class Kept(Catalog, Protocol):
     """What is asked of a database."""
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a stream."""
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -104,9 +109,13 @@ class Histories:
 
     def without(self, stream: Stream, conditions: Sequence[Node]) -> Array:
         """Where no tuple of a stream can meet all conditions, as its summaries tell: int64 [runs, 2], ordinals."""
-        for part in conditions:
+        history = self._held[stream.name]
+        told, kinds = conditions_told(conditions, stream, self._engine)
+        for part in (*told, *conditions):
             asked = values_of(part, stream.alias)
-            keys = None if asked is None else keys_of(self._held[stream.name], *asked)
+            if asked is not None and asked[0] not in history.schema.names and asked[0] not in kinds:
+                asked = None
+            keys = None if asked is None else keys_of(history, *asked, kinds.get(asked[0]))
             grid = None if asked is None or keys is None else self.grid(stream.name, asked[0])
             if grid is not None and keys is not None:
                 return runs_without(grid, keys)
@@ -242,10 +251,10 @@ def values_of(node: Node, alias: str) -> tuple[str, list[Any]] | None:
     return item.name.removeprefix(f"{alias}."), values
 
 
-def keys_of(history: History, column: str, values: list[Any]) -> ProbeKeys | None:
-    """Some values as keys of a column; None: there are some that it cannot have."""
+def keys_of(history: History, column: str, values: list[Any], kind: pa.DataType | None = None) -> ProbeKeys | None:
+    """Some values as keys of a column; None: there are some that it cannot have.  kind: of what is no column of it."""
     try:
-        keys = pa.array(values, history.schema.field(column).type)
+        keys = pa.array(values, history.schema.field(column).type if kind is None else kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return None
     return ProbeKeys(keys, np.arange(len(keys)), history.hasher)

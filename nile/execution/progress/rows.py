@@ -41,7 +41,7 @@ class ProgressiveRows(Progressive):
     """SELECT columns FROM stream WHERE condition [WITH PREFERENCE kind column].
 
     By the cells of an indexed column where the condition asks for some of its values, else block by block (the latest
-    first), under `weighted` tuple by tuple in a random order.
+    first, what a summary rules out left out), under `weighted` tuple by tuple in a random order.
     """
 
     def __init__(self, engine: Kept, query: Query, shape: Shape, options: Options) -> None:
@@ -108,7 +108,7 @@ class ProgressiveRows(Progressive):
                     history, column, keys, begin, end, self.figures, descending=self.kind != "asc", runs=runs
                 ).steps()  # fmt: skip
         self._way = "block by block, the latest first"
-        return blocks(begin, end, self.figures)
+        return blocks(begin, end, self.figures, runs)
 
     def _read(self, history: History, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         names = own_columns(self._stream)

@@ -43,14 +43,25 @@ class Stretch(NamedTuple):
 Scan = Iterator[Stretch | None]
 
 
-def blocks(begin: int, end: int, figures: HistoryFigures, seed: int | None = None) -> Scan:
-    """All of [begin, end), block by block: the latest first, or with a seed in a random order."""
-    made = blocks_of(begin, end, seed)
+def blocks(begin: int, end: int, figures: HistoryFigures, runs: Array = NOWHERE) -> Scan:
+    """All of [begin, end), block by block, the latest first.
+
+    runs: int64 [r, 2], where none can be that is asked for: dealt with, but not read.
+    """
+    made = blocks_of(begin, end, None)
     done = 0
     for low, high in zip(made.begin.tolist(), made.end.tolist(), strict=True):
-        done += high - low
-        figures.tuples += high - low
-        yield Stretch(low, high, None, done / (end - begin))
+        left = left_of(runs, low, high)
+        passed = high - low - sum(last - first for first, last in left)
+        figures.tuples += high - low - passed
+        figures.passed += passed
+        done += passed
+        for first, last in left[:-1]:
+            done += last - first
+            yield Stretch(first, last, None, done / (end - begin))
+        first, last = left[-1] if left else (low, low)
+        done += last - first
+        yield Stretch(first, last, None, done / (end - begin), passed)
 
 
 def rows_at_random(begin: int, end: int, figures: HistoryFigures, seed: int, runs: Array = NOWHERE) -> Scan:
