@@ -15,6 +15,7 @@ from nile.answers.in_turn import in_turn
 from nile.answers.python_rows import rows as dicts
 from nile.answers.python_rows import text, tuples
 from nile.answers.tabular import held_together
+from nile.base.room import within
 from nile.base.show import first_rows, render
 from nile.base.writing import write
 from nile.preferences.budget import BudgetReport
@@ -55,7 +56,10 @@ class Answer(ABC):
     """Record batches of one schema, found one after another, with their accuracy, completeness and cost.
 
     Nothing runs before something is requested; properties of the whole answer run it to the end.
+    room: bytes that it may take when it is held whole; None: half of the machine's memory.
     """
+
+    room: int | None = None
 
     @property
     @abstractmethod
@@ -71,8 +75,12 @@ class Answer(ABC):
         return in_turn(self.batches())
 
     def to_arrow(self) -> pa.Table:
-        """All rows.  Raises MemoryRefused for more than half of the machine's memory."""
-        return pa.Table.from_batches(held_together(self.batches()), schema=self.schema)
+        """All rows.  Raises MemoryRefused for more than half of the machine's memory, or than `memory=` allows."""
+        return pa.Table.from_batches(self._held(self.batches()), schema=self.schema)
+
+    def _held(self, batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        with within(self.room):
+            return held_together(batches)
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dicts of Python values; times are cut to microseconds (`nile.rows`)."""

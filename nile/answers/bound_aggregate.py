@@ -124,6 +124,7 @@ class BoundAggregate:
         clock = None if plan.limit is None else Clock(plan.limit)
         asked, accounting = self.load(home, exact=plan.is_exact)
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
+        answer.room = home.room
         shared = self.shared(home) if answer.figures.ruled_out else None
         if shared is not None:
             shared.served += 1

@@ -276,7 +276,9 @@ class BoundJoin:
             if coming.waits():
                 clock.pause()
                 pair = ComingPair(coming, self.window or 0)
-                return ComingAnswer(pair, plain, key=self.keys[0], clock=clock, aliases=self.names)
+                early = ComingAnswer(pair, plain, key=self.keys[0], clock=clock, aliases=self.names)
+                early.room = home.room
+                return early
             read = coming.whole()
         else:
             read = self._read(home, carry)
@@ -301,7 +303,7 @@ class BoundJoin:
         }:
             one.served += 1
         clock.pause()
-        answer.announces = True
+        answer.announces, answer.room = True, home.room
         return answer
 
     def lent(self, home: Home, plan: JoinPlan, joined: MultiwayJoinable) -> tuple[Side, ...] | None:

@@ -112,6 +112,7 @@ class BoundSelection:
         plan = self.plan(budget)
         clock = Clock(plan.budget)
         answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed, clock=clock)
+        answer.room = home.room
         clock.pause()
         shared = home.shared(self.stream, self.on) if answer.ruled_out else None
         if shared is not None:

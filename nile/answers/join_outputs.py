@@ -16,9 +16,10 @@ from nile.answers.join_aggregate import JoinAggregateAnswer, aggregate_of_output
 from nile.answers.join_streams import Streams
 from nile.answers.join_worth import JoinWorth
 from nile.answers.kept_outputs import KeptOutputs
-from nile.answers.tabular import Members, held_together, refuse_beyond_memory, room_for_answers
+from nile.answers.tabular import Members, refuse_beyond_memory, room_for_answers
 from nile.base.budgets import GivenBudget
 from nile.base.durations import format_duration
+from nile.base.room import each_within, within
 from nile.operators.common.contract import Found, ReadJoin
 from nile.operators.common.partners import surely_fewer
 from nile.operators.common.plan import JoinPlan
@@ -111,7 +112,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         Raises MemoryRefused where they are asked for again, were too many to keep, and no second run would find the
         same: under a budget in seconds, a share of a core or outputs, and of several standing queries.
         """
-        yield from self._found
+        yield from each_within(self.room, iter(self._found))
 
     def _once_more(self) -> Iterator[Out]:
         if not self._repeats:
@@ -120,7 +121,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
                 f"again; got {self._found.rows:,} outputs, too many to keep, under {self.plan.budget}; read batches() "
                 "once, or run the query again"
             )
-        return self._under(self.plan).outputs()
+        return self._like(self.plan).outputs()
 
     def _telling(self, found: Iterator[Out]) -> Iterator[Out]:
         """What is found; then, where somebody asked and no sweep of budgets, what it would have cost in another way."""
@@ -143,7 +144,9 @@ class JoinOutputs(JoinWorth, Generic[Out]):
 
     def _refuse_known(self) -> None:
         """Raises MemoryRefused where the number of outputs is known without them, and too large to hold."""
-        most, streams = room_for_answers() / self._row_bytes, self.streams
+        with within(self.room):
+            most = room_for_answers() / self._row_bytes
+        streams = self.streams
         if surely_fewer([[one.key] for one in streams], [len(one) for one in streams], most):
             return
         if (known := self._known) is not None:
@@ -200,12 +203,13 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         return timed(map(self._ranges if self.plan.output == "ranges" else self._rows, self.outputs()), self.clock)
 
     def to_arrow(self) -> pa.Table:
-        """All outputs.  Raises MemoryRefused for more than half of the machine's memory: of a whole answer before it
-        begins, of one under a budget, whose length only the run tells, once they are so many.
+        """All outputs.  Raises MemoryRefused for more than half of the machine's memory, or than `connect(memory=)`
+        allows: of a whole answer before it begins, of one under a budget, whose length only the run tells, once they
+        are so many.
         """
         if self.plan.output == "pairs":
             self._refuse_known()
-        return pa.Table.from_batches(held_together(self.batches()), schema=self.schema)
+        return pa.Table.from_batches(self._held(self.batches()), schema=self.schema)
 
     def expand(self) -> pa.Table:
         """The outputs behind range records (an answer of single ones is given as it is)."""
@@ -214,14 +218,15 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self._refuse_known()
         self._finish()
         self._refuse(self._found.outputs)
-        return pa.Table.from_batches(held_together(map(self._rows, self._expanded())), schema=self._row_schema)
+        return pa.Table.from_batches(self._held(map(self._rows, self._expanded())), schema=self._row_schema)
 
     @property
     def _row_bytes(self) -> int:
         return 16 * len(self.names) + 24
 
     def _refuse(self, outputs: int) -> None:
-        refuse_beyond_memory(outputs * self._row_bytes, outputs)
+        with within(self.room):
+            refuse_beyond_memory(outputs * self._row_bytes, outputs)
 
     @property
     def schema(self) -> pa.Schema:
@@ -262,6 +267,11 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     def _under(self, plan: JoinPlan) -> Self:
         """The same streams under another plan."""
 
+    def _like(self, plan: JoinPlan) -> Self:
+        made = self._under(plan)
+        made.room = self.room
+        return made
+
     @abstractmethod
     def members(self) -> Members:
         """The tuples behind the outputs, range records expanded.  Runs the query to its end."""
@@ -300,12 +310,13 @@ class JoinOutputs(JoinWorth, Generic[Out]):
 
         changes: fields of the plan, such as seed, method, preference; a seed is that of the summary too.
         """
-        return self._under(self.plan.changed(budget, **changes))
+        return self._like(self.plan.changed(budget, **changes))
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
         """The body of `report`."""
         wanted.refuse_exact(self.plan.is_exact, self.plan.budget)
-        return self._measured(wanted, wanted.query or self._words())
+        with within(self.room):
+            return self._measured(wanted, wanted.query or self._words())
 
     def _words(self) -> str:
         """The query in a line."""

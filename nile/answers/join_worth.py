@@ -10,6 +10,7 @@ from nile.answers.answer import Answer
 from nile.answers.join_streams import Streams
 from nile.answers.kept_outputs import KeptOutputs
 from nile.answers.tabular import cheaper_as_ranges
+from nile.base.room import within
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -69,7 +70,8 @@ class JoinWorth(Answer):
         return self._streams.candidates if whole else None
 
     def _finish(self) -> None:
-        self._found.finish()
+        with within(self.room):
+            self._found.finish()
 
     @property
     def estimate(self) -> Estimate:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from nile.answers.answer import SHOWN, Answer
 from nile.answers.progress import Progress, Progressive
 from nile.answers.python_rows import for_spark, text, tuples
-from nile.answers.tabular import held_together, refuse_beyond_memory
+from nile.answers.tabular import refuse_beyond_memory
 from nile.base.contiguous import contiguous
 from nile.base.explained import Explained, ExplainedAs
+from nile.base.room import each_within, within
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.report.pages.plot import Plot
@@ -150,7 +151,7 @@ class Result(Answer):
     __iter__ = batches
 
     def _read(self, run: Run) -> Iterator[pa.RecordBatch]:
-        for batch in run.batches():
+        for batch in each_within(self.room, run.batches()):
             if self._head is None:
                 self._head = batch.slice(0, SHOWN)
             yield batch
@@ -163,13 +164,13 @@ class Result(Answer):
     def to_arrow(self) -> pa.Table:
         """All rows.  Runs the query once and keeps them.
 
-        Raises MemoryRefused for more than half of the machine's memory: before anything is joined if the rows can be
-        counted without making them, else once the limit is reached.
+        Raises MemoryRefused for more than half of the machine's memory, or than `memory=` allows: before anything is
+        joined if the rows can be counted without making them, else once the limit is reached.
         """
         if self._table is None:
             run = self._begin()
             run.held_whole = True
-            self._table = contiguous(held_together(self._read(run)), self._schema)
+            self._table = contiguous(self._held(self._read(run)), self._schema)
         return self._table
 
     def to_polars(self) -> pl.DataFrame:
@@ -186,7 +187,8 @@ class Result(Answer):
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values.  Raises MemoryRefused like `to_arrow`, for what they need."""
-        refuse_beyond_memory(len(self) * (_ROW + _VALUE * len(self._schema)), len(self))
+        with within(self.room):
+            refuse_beyond_memory(len(self) * (_ROW + _VALUE * len(self._schema)), len(self))
         return [row for batch in self.to_arrow().to_batches() for row in tuples(batch)]
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -269,7 +271,6 @@ class Result(Answer):
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
         """The body of `report`, for an approximate query; without a budget it is measured near 10 %.
-
         Anything above the operator (ORDER BY, LIMIT, expressions of SELECT) is ignored.
         """
         query = self.query
@@ -293,7 +294,6 @@ class Result(Answer):
         """The plan as a tree; analyze: run it to the end and show actual figures beside the expected ones.
 
         form: "text", or "json" for programs.
-
         If `progress` can answer a query WITH PREFERENCE, this says how; analyze runs that to its end too, and counts
         cells read and ruled out.
         """

@@ -92,7 +92,7 @@ class StandingQueries:
         ]
         engine = _engine(plans, joined, self.queries, self.weights, streams, lent)
         answers = tuple(
-            _answer(query, plan, j, join, engine.outputs(k))
+            _answer(query, plan, j, join, engine.outputs(k), self.database.room)
             for k, (query, plan, j, join) in enumerate(zip(self.queries, plans, joined, engine.operators, strict=True))
         )
         return StandingAnswer(answers, engine, [whole[name] for name in names])
@@ -210,12 +210,17 @@ def _joined(
 
 
 def _answer(
-    query: BoundJoin, plan: JoinPlan, joined: Joinable | MultiwayJoinable, join: Any, found: Iterator[Any]
-) -> JoinOutputs[Any]:
+    query: BoundJoin, plan: JoinPlan, joined: Joinable | MultiwayJoinable, join: Any, found: Iterator[Any],
+    room: int | None,
+) -> JoinOutputs[Any]:  # fmt: skip
     standing, key = (join, found), query.keys[0]
+    made: JoinOutputs[Any]
     if isinstance(joined, Joinable):
-        return JoinAnswer(joined, plan, key=key, standing=standing, aliases=query.names)
-    return MultiwayAnswer(joined, plan, names=query.names, key=key, standing=standing)
+        made = JoinAnswer(joined, plan, key=key, standing=standing, aliases=query.names)
+    else:
+        made = MultiwayAnswer(joined, plan, names=query.names, key=key, standing=standing)
+    made.room = room
+    return made
 
 
 def _without_insertion(joined: Joinable, plan: JoinPlan) -> JoinInput:

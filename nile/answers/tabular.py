@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.machine import memory_bytes
+from nile.base.room import allowed_room
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Loaded
 from nile.summaries.errors import MemoryRefused
@@ -35,19 +36,32 @@ class Members:
 
 
 def room_for_answers() -> int:
-    """Bytes that an answer which is held whole may take: half of what this process may use."""
-    return memory_bytes() // _HALF_OF_MACHINE
+    """Bytes that an answer which is held whole may take: half of what this process may use, or less where its database
+    allows less.
+    """
+    room = memory_bytes() // _HALF_OF_MACHINE
+    allowed = allowed_room()
+    return room if allowed is None else min(room, allowed)
 
 
 def refuse_beyond_memory(needed: int, rows: int) -> None:
     """Raises MemoryRefused where so many rows of so many bytes together are more than an answer may take."""
-    if needed > room_for_answers():
-        held = memory_bytes()
+    room = room_for_answers()
+    if needed > room:
+        what = "iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller budget, output='ranges'"
+        if room == allowed_room():
+            raise MemoryRefused(
+                f"answer: {rows:,} rows need about {_mib(needed)}, more than the {_mib(room)} that connect(memory=) "
+                f"allows an answer; {what}; or open it with more memory"
+            )
         raise MemoryRefused(
             f"answer: {rows:,} rows need about {needed / 2**30:.1f} GiB, more than half of this machine's "
-            f"{held / 2**30:.1f} GiB; iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller "
-            "budget, output='ranges'"
+            f"{memory_bytes() / 2**30:.1f} GiB; {what}"
         )
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
 
 
 def row_bytes(schema: pa.Schema) -> int:

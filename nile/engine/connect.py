@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from nile.base.durations import parse_duration
 from nile.base.interrupts import INTERRUPTS
+from nile.base.room import LEAST_ROOM
 from nile.base.sizes import parse_size
 from nile.engine.database import Database
 from nile.execution.live.means.bounds import Means
@@ -54,7 +55,8 @@ def connect(
     (None: NILE_TOKEN): streams, statements, pushes and standing queries through the same methods (docs/server.md), and
     no other settings.  None or ":memory:": no store.
     memory: the limit for kept rows, such as "256MB"; beyond it they move to the store's files.  It also limits
-    the state of each standing query.  Without a path, as `state`.
+    the state of each standing query, and of an answer that is held whole (`to_arrow`, `fetchall`; 64 MiB at least):
+    a larger one is refused with MemoryRefused, `batches()` reads it in pieces.  Without a path, also as `state`.
     state: the limit for what all standing queries hold; beyond it they are answered from samples, with intervals.
     cpu: likewise the share of a core (0.5: half of one) for pushes (docs/runtime.md).  None: no query is sampled.
     checkpoint: a push writes a checkpoint if the last one is older than this; None: only `Database.checkpoint`
@@ -95,6 +97,7 @@ def connect(
     limit = (
         None if memory is None else parse_size(memory, where="memory", least=_LEAST_MEMORY if path else _LEAST_STATE)
     )
+    room = None if limit is None else max(limit, LEAST_ROOM)
     bound = None if state is None else parse_size(state, where="state", least=_LEAST_STATE)
     if path is None:
         if read_only:
@@ -103,7 +106,7 @@ def connect(
             )
         if limit is not None:
             bound = limit if bound is None else min(bound, limit)
-        return Database(hasher=hasher, threads=threads, means=_means(bound, cpu))
+        return Database(hasher=hasher, threads=threads, means=_means(bound, cpu), room=room)
     from nile.durable.keeper import Keeper
     from nile.pyramid.disk.directory import StoreDirectory
 
@@ -114,7 +117,7 @@ def connect(
         while True:
             try:
                 keeper = Keeper(directory, memory=limit, every=every, hasher=hasher)
-                return Database(keeper, hasher, threads=threads, means=_means(bound, cpu))
+                return Database(keeper, hasher, threads=threads, means=_means(bound, cpu), room=room)
             except BaseException as error:
                 directory.close()
                 if not (read_only and isinstance(error, StoreError)):

@@ -61,9 +61,10 @@ class Database(Builders):
         *,
         threads: int | None = None,
         means: Means | None = None,
+        room: int | None = None,
     ) -> None:
         self._names = Registry(
-            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads
+            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads, room=room
         )
         self._live = Live(self._names, keeper, means)
 

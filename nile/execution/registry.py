@@ -83,13 +83,22 @@ class Scan(Protocol):
 class Registry(SummaryNames):
     """Names and what they stand for; the binder's catalog and the executor's home.
 
-    hasher: of all keys in it.  threads: how many a join or the reading of a file may use, None for all cores.  scan:
-    what runs a query over these names on Spark, in a room above this one; None: nothing does.
+    hasher: of all keys in it.  threads: how many a join or the reading of a file may use, None for all cores.  room:
+    bytes that an answer which is held whole may take, None for half of the machine's memory.  scan: what runs a
+    query over these names on Spark, in a room above this one; None: nothing does.
     """
 
-    def __init__(self, hasher: KeyHasher = PUBLIC, scan: Scan | None = None, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        hasher: KeyHasher = PUBLIC,
+        scan: Scan | None = None,
+        *,
+        threads: int | None = None,
+        room: int | None = None,
+    ) -> None:
         super().__init__(hasher)
         self.threads = threads
+        self.room = room
         self._scan = scan
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
@@ -119,7 +128,7 @@ class Registry(SummaryNames):
         """
         self.check_open()
         self.check()
-        made = Registry(self.hasher, self._scan, threads=self.threads)
+        made = Registry(self.hasher, self._scan, threads=self.threads, room=self.room)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.machine import memory_bytes
+from nile.base.room import allowed_room
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.report.metrics import ExactPairs
 from nile.summaries.errors import MemoryRefused
@@ -85,11 +86,16 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def refuse_beyond_memory(pairs: int) -> None:
-    """Raises MemoryRefused where all pairs of an exact answer would take half of the machine's memory."""
-    needed, held = pairs * _PAIR_BYTES, memory_bytes()
-    if 2 * needed > held:
-        raise MemoryRefused(
-            f"report: needed all {pairs:,} pairs of the exact answer in memory, about {needed / 2**30:.1f} GiB; got a "
-            f"machine of {held / 2**30:.1f} GiB, of which a report may take half; name a shorter WINDOW, or a WHERE "
-            "that leaves fewer tuples"
-        )
+    """Raises MemoryRefused where all pairs of an exact answer would take half of the machine's memory, or more than
+    the database allows an answer.
+    """
+    needed, held, allowed = pairs * _PAIR_BYTES, memory_bytes(), allowed_room()
+    if 2 * needed <= held and (allowed is None or needed <= allowed):
+        return
+    got = f"a machine of {held / 2**30:.1f} GiB, of which a report may take half"
+    if 2 * needed <= held and allowed is not None:
+        got = f"{allowed / 2**30:.2f} GiB that connect(memory=) allows it"
+    raise MemoryRefused(
+        f"report: needed all {pairs:,} pairs of the exact answer in memory, about {needed / 2**30:.2f} GiB; got {got}; "
+        "name a shorter WINDOW, or a WHERE that leaves fewer tuples"
+    )

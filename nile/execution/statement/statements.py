@@ -108,7 +108,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     if is_approximate(query, options):
         options.check_approximate()
         prepared = approximate(engine, attributed(query, engine), options)
-        return Result(
+        answer = Result(
             prepared.start,
             prepared.schema,
             query=query,
@@ -118,6 +118,8 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
             answering=prepared.operator.run,
             limiting=lambda count: run_query(engine, replace(query, plan=Limit(query.plan, count)), options),
         )
+        answer.room = engine.room
+        return answer
     options.check_exact()
     choice = choose(query, options)
     schema = output_schema(query, choice.emit)
@@ -125,15 +127,17 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     def start() -> Run:
         return ExactRun(engine, query, choice)
 
-    return Result(
+    answer = Result(
         start,
         schema,
         query=query,
         emit=choice.emit,
         explained=lambda run: explain_exact(engine, query, choice, run),
         progressing=lambda: progressive(engine, query, options),
-        limiting=lambda count: _first(start, schema, count),
+        limiting=lambda count: _first(start, schema, count, engine.room),
     )
+    answer.room = engine.room
+    return answer
 
 
 class _Fixed(Run):
@@ -158,7 +162,7 @@ class _Found(Run):
         yield from self._rows
 
 
-def _first(start: Callable[[], Run], schema: pa.Schema, count: int) -> Result:
+def _first(start: Callable[[], Run], schema: pa.Schema, count: int, room: int | None) -> Result:
     """The first rows that an exact run finds, which then reads no further."""
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -170,9 +174,11 @@ def _first(start: Callable[[], Run], schema: pa.Schema, count: int) -> Result:
                 return
 
     def fewer(than: int) -> Result:
-        return _first(start, schema, min(count, than))
+        return _first(start, schema, min(count, than), room)
 
-    return Result(lambda: _Found(rows(), schema), schema, limiting=fewer)
+    answer = Result(lambda: _Found(rows(), schema), schema, limiting=fewer)
+    answer.room = room
+    return answer
 
 
 def rows_of(table: pa.Table, message: str | None = None) -> Result:

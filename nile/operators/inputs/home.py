@@ -25,3 +25,7 @@ class Home(Protocol):
 
     def shared(self, name: str, column: str) -> SharedSummary | None:
         """The summary of a stream's column that CREATE SUMMARY made; None where there is none."""
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that an answer which is held whole may take; None: half of the machine's memory."""

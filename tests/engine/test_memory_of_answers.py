@@ -1,0 +1,132 @@
+"""What an answer may take that is held whole: as much as `connect(memory=)` allows, refused before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.answers.join_outputs import JoinOutputs
+from nile.base import room
+from nile.base.room import LEAST_ROOM, allowed_room, each_within, within
+
+ROWS = 4_000
+"""Of one key in each stream: 16 million pairs of 56 bytes, 14 times of what 64 MB allow."""
+MATCH = r"answer: [\d,]+ rows need about [\d,]+ MiB, more than the 64 MiB that connect\(memory=\) allows .*more memory"
+
+
+def filled(db: nile.Database) -> nile.Database:
+    for name in "abc":
+        at = np.arange(ROWS)
+        db.register(name, pa.table({"t": at, "k": np.zeros(ROWS, np.int64), "n": at}), time="t")
+    return db
+
+
+@pytest.fixture(params=["in memory", "with a store"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with nile.connect(*([] if request.param == "in memory" else [tmp_path / "store"]), memory="64MB") as made:
+        if request.param == "in memory":
+            yield filled(made)
+            return
+        for name in "abc":
+            made.stream(name, [("t", "int64"), ("k", "int64"), ("n", "int64")], time="t")
+            at = np.arange(ROWS)
+            made.push(name, {"t": at, "k": np.zeros(ROWS, np.int64), "n": at})
+        made.advance(10 * ROWS)
+        yield made
+
+
+def test_the_room_of_an_answer_is_that_of_whoever_asked_and_ends_with_the_question() -> None:
+    def found() -> Any:
+        for _ in range(2):
+            yield allowed_room()
+
+    assert [(each, allowed_room()) for each in each_within(7, found())] == [(7, None), (7, None)]
+    with within(5):
+        with within(None):
+            assert allowed_room() is None
+        assert allowed_room() == 5
+    assert allowed_room() is None
+
+
+JOINS: dict[str, Callable[[nile.Database], Any]] = {
+    "two streams": lambda db: db.join("a", "b", on="k").run().to_arrow(),
+    "two streams in a window": lambda db: db.join("a", "b", on="k", window=10_000).run().to_arrow(),
+    "two streams to pandas": lambda db: db.join("a", "b", on="k").run().to_pandas(),
+    "ranges expanded": lambda db: db.join("a", "b", on="k").returning("ranges").run().expand(),
+    "members": lambda db: db.join("a", "b", on="k").run().members(),
+    "three streams": lambda db: db.join("a", "b", "c", on="k", window=10_000).run().to_arrow(),
+    "again": lambda db: db.join("a", "b", on="k").run(1.0).again().to_arrow(),
+    "SQL": lambda db: db.sql("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k").to_arrow(),
+    "SQL in a window": lambda db: db.sql("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW 10000").to_arrow(),
+    "SQL, three streams": lambda db: db.sql(
+        "SELECT a.n, b.n AS m, c.n AS o FROM a, b, c WHERE a.k = b.k AND b.k = c.k"
+    ).to_arrow(),
+    "SQL in Python values": lambda db: db.sql("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k").fetchall(),
+    "SQL by preference": lambda db: db.sql(
+        "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW 10000 BUDGET 100 %"
+    ).to_arrow(),
+    "SQL under an aggregate": lambda db: db.sql(
+        "SELECT count(*) FROM (SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k ORDER BY a.n + b.n) q WHERE q.n <> q.m"
+    ).fetchall(),
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_joins_that_memory_does_not_allow_are_refused_before_they_begin(
+    db: nile.Database, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "preference" not in name:  # how long that will be only the run tells
+        monkeypatch.setattr(JoinOutputs, "outputs", lambda _: pytest.fail("it has begun"))
+    with pytest.raises(nile.MemoryRefused, match=MATCH):
+        JOINS[name](db)
+
+
+def test_what_is_read_in_pieces_or_counted_needs_no_room(db: nile.Database) -> None:
+    join = db.join("a", "b", on="k", window=10_000)
+    assert join.run().estimate.value == ROWS * ROWS
+    rows = 0
+    for batch in join.run().batches():
+        rows += batch.num_rows
+        if rows > 2_000_000:
+            break
+    assert rows > 2_000_000
+    text = "SELECT count(*) AS n, sum(a.n) AS s FROM a, b WHERE a.k = b.k"
+    assert db.sql(text).fetchall() == [(ROWS * ROWS, ROWS * ROWS * (ROWS - 1) // 2)]
+    assert sum(batch.num_rows for batch in db.sql("SELECT a.n FROM a, b WHERE a.k = b.k").batches()) == ROWS * ROWS
+    assert db.sql("SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k LIMIT 10").to_arrow().num_rows == 10
+
+
+def test_selections_and_rows_are_refused_once_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all of their room is that of the database: another one may have more."""
+    monkeypatch.setattr("nile.engine.connect.LEAST_ROOM", 100_000)
+    with nile.connect(memory="100kB") as db, nile.connect() as other:
+        for each in (filled(db), filled(other)):
+            assert each.sql("SELECT n FROM a WHERE n < 3000").to_arrow().num_rows == 3_000
+        for text in (
+            "SELECT t, k, n, n + 1 AS m FROM a",
+            "SELECT t, k, n, n + 1 AS m FROM a ORDER BY m",
+            "SELECT t, k, n FROM a UNION ALL SELECT t, k, n FROM b",
+        ):
+            with pytest.raises(nile.MemoryRefused, match="allows an answer"):
+                db.sql(text).to_arrow()
+            assert other.sql(text).to_arrow().num_rows >= ROWS
+        with pytest.raises(nile.MemoryRefused, match="allows an answer"):
+            db.sql("SELECT n FROM a").fetchall()
+        selection = [each.select("a", on="k", predicates={"q": "k = 0"}).run(1.0) for each in (db, other)]
+        with pytest.raises(nile.MemoryRefused, match="allows an answer"):
+            selection[0].to_arrow()
+        assert selection[1].to_arrow().num_rows == ROWS
+
+
+def test_an_answer_may_take_as_much_as_memory_says_and_64_mib_in_any_case(tmp_path: Path) -> None:
+    assert nile.connect()._names.room is None
+    assert nile.connect(memory="200kB")._names.room == LEAST_ROOM == room.LEAST_ROOM
+    with nile.connect(tmp_path / "store", memory="256MB") as db:
+        assert db._names.room == 256_000_000
+        assert db._names.snapshot().room == 256_000_000
