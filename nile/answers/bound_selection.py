@@ -16,7 +16,7 @@ from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
 from nile.preferences.clock import Pace
-from nile.summaries.costs import cost_table
+from nile.summaries.costs import selection_costs
 from nile.summaries.errors import ConfigError, CostWarning
 
 __all__ = ["BoundSelection"]
@@ -42,7 +42,7 @@ class BoundSelection:
     preference: str = "desc"
     promise: str = "share"
     method: str = "nile"
-    costs: str = "engine"
+    costs: str = ""
     output: str = "pairs"
     pace: Pace = field(default_factory=Pace)
     speed: float = 1.0
@@ -75,7 +75,7 @@ class BoundSelection:
             preference=self.preference,
             promise=self.promise,
             output=self.output,
-            costs=cost_table(self.costs),
+            costs=selection_costs(self.costs),
             pace=self.pace,
             **dict(self.options),
         )

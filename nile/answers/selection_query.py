@@ -78,7 +78,8 @@ class SelectionQuery:
         return self._with(pace=Pace(replay, parse_duration(mean, where="mean"), bursts), speed=checked_speed(speed))
 
     def using(self, **options: Any) -> Self:
-        """method ("nile", "paper", "naive", "predicate-index"), costs ("engine", "memory"), output ("pairs", "ranges").
+        """method ("nile", "paper", "naive", "predicate-index"), output ("pairs", "ranges"), costs ("machine", "engine",
+        "memory": the default is "machine", nanoseconds of these operators).
 
         Others are fields of SelectionPlan: zone, seed (of an exponential replay), waiting, and for the paper's method
         structure ("T1" to "T4"), confidence, threshold, buckets, every, sample.
