@@ -65,8 +65,8 @@ MACHINE = CostTable("machine", 150, 12, 8, 3, 12, 150, 40, 60, 15, 0.3)
 SELECTING = CostTable("machine", 12, 2, 2, 4, 4, 8, 4, 6, 3, 0.5)
 """The same of selections, whose kernels take tuples in without going back to Python.
 
-Fitted to 0.1 to 15 % of the tuples and 10 to 300 predicates, by process CPU: fed one by one 12 to 16 a tuple, 3.8 to 4 a
-predicate and 3.2 to 4.3 an output; by one index 17 to 21 a tuple and 2.5 to 5 an output.
+Fitted to 10 to 300 predicates of 0.1 to 15 % of the tuples, by process CPU: fed one by one 12 to 16 a tuple, 3.8 to 4
+a predicate and 3.2 to 4.3 an output; by one index 17 to 21 a tuple and 2.5 to 5 an output.
 """
 
 _TABLES = {table.name: table for table in (ENGINE, MEMORY, MACHINE)}
