@@ -138,6 +138,35 @@ def test_a_window_may_stand_before_a_sample_or_behind_it(db: nile.Database) -> N
 
 
 @pytest.mark.parametrize(
+    ("loose", "plain"),
+    [
+        ("(SELECT URL FROM Requests) [ROWS 50] AS t", "(SELECT URL FROM Requests) AS t [ROWS 50]"),
+        ("(ISTREAM (SELECT URL FROM Requests)) AS t [ROWS 50]", "ISTREAM (SELECT URL FROM Requests) AS t [ROWS 50]"),
+        ("(ISTREAM (SELECT URL FROM Requests) AS t)", "ISTREAM (SELECT URL FROM Requests) AS t"),
+    ],
+)
+def test_the_window_of_a_query_may_stand_before_its_name(db: nile.Database, loose: str, plain: str) -> None:
+    told = [db.sql(f"SELECT count(*) FROM {each}", emit="snapshot").fetchall() for each in (loose, plain)]
+    assert told[0] == told[1] != [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "SELECT count(*) FROM (SELECT URL FROM Requests) [ROWS 50]",
+            "column 49: needed a name for what a window is of",
+        ),
+        ("SELECT URL FROM Requests [RANGE 5 BANANAS]", "column 35: needed a unit of time .* got 'BANANAS'"),
+        ("SELECT URL FROM Requests [NOW BANANAS]", "column 31: needed ']'; got 'BANANAS'"),
+    ],
+)
+def test_a_window_that_is_not_one_is_refused_where_it_stands(db: nile.Database, text: str, told: str) -> None:
+    with pytest.raises(nile.SqlError, match=told):
+        db.sql(text)
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("SELECT * FROM Requests SAMPLE (0)", "needed a percentage above 0 and up to 100 in SAMPLE; got 0"),

@@ -22,6 +22,7 @@ from nile.sql.reading.own_windows import (
     SampleCall,
     is_sample,
     is_window,
+    name_behind,
     read_bracket,
     read_sample,
     words_of_flink,
@@ -122,6 +123,8 @@ class _Splitter:
                     sampled is not None and before == sampled[1].end
                 ):  # name SAMPLE (10) [ROWS 5]: the window is the name's
                     before = sampled[0]
+                elif self._text[before] == ")":  # of a query, whose name stands behind its window
+                    before = name_behind(cursor) or before
                 if before in self._own:
                     raise Fault("needed one window for a stream; got another one; leave one out", span[0])
                 self._own[before] = window

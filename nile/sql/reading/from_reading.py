@@ -155,7 +155,10 @@ class FromReader:
         plain_only(node, "this", "alias", "joins", "sample", *(("db", "version") if name == "Table" else ()))
         self._take_sample(node)
         named, columns = alias_of(node.args.get("alias"))
-        if name == "Subquery":
+        if name == "Subquery" and type(node.this).__name__ == "Table" and stream_of(node.this.this) is not None:
+            node = node.this  # parentheses around ISTREAM (...)
+            named = alias_of(node.args.get("alias"))[0] if named is None else named
+        elif name == "Subquery":
             if type(node.this).__name__ not in QUERIES:
                 raise Fault("needed a query in parentheses, or a name without; got something else", start)
             query, called = self._query(node.this, 1), self._unnamed() if named is None else str(named.this)

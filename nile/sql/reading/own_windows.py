@@ -9,7 +9,8 @@ from nile.sql.cursor import Cursor, written
 from nile.sql.windows import Rows, Slide, StreamWindow
 
 __all__ = [
-    "SESSION", "STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "is_window", "read_bracket", "read_sample",
+    "SESSION", "STREAM_FUNCTIONS", "OwnWindow", "SampleCall", "is_sample", "is_window", "name_behind", "read_bracket",
+    "read_sample",
     "words_of_flink", "words_of_session",
 ]  # fmt: skip
 
@@ -91,8 +92,19 @@ def read_bracket(cursor: Cursor) -> tuple[int, OwnWindow, tuple[int, int]]:
             depth += (cursor.word() in "([" and cursor.word() != "") - (cursor.word() in ")]" and cursor.word() != "")
             cursor.at += 1
         where = (begin, cursor.end)
+    if where is None and cursor.word() != "]" and isinstance(window, int) and window:
+        raise Fault(
+            f"needed a unit of time (SECONDS, MINUTES, HOURS, DAYS), SLIDE, WHERE or ']'; got {written(cursor.peek())}",
+            cursor.start,
+        )
     cursor.need("]")
     return before.start, OwnWindow(window, where, start), (start, cursor.end)
+
+
+def name_behind(cursor: Cursor) -> int | None:
+    """Where the name of a query stands, AS t, whose window came before it; None where none does."""
+    name = cursor.peek(1)
+    return name.start if cursor.word() == "AS" and name is not None else None
 
 
 def _parts(cursor: Cursor) -> tuple[str, ...]:

@@ -131,6 +131,8 @@ class _SelectReader:
                 )
         for start, own in self._clauses.own.items():
             if start not in self._sources.used:
+                if self._text[start] == ")":
+                    raise Fault("needed a name for what a window is of; write (SELECT ...) AS t [ROWS 10]", own.start)
                 raise Fault("needed a stream's name before its window in brackets; got something else", own.start)
         for start, parameter in self._values.items():
             if start not in self._expressions.used and self._text[start] == "0":
