@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import Any
 
 from nile.experiments.faults.scoring import tried
@@ -20,6 +21,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Serve orders until there are no more."""
+    # A job in the background of a shell begins with Ctrl-C ignored, and so would all that is interrupted here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Attempts start processes and print: neither may reach what orders come by.
     orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     nothing = os.open(os.devnull, os.O_RDWR)
