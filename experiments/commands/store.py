@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["store"]
 
 _WIDTH = 80
+_FIRST = ("tuples", "unread", "outputs")  # what a line must not be too short for
 _ACTIONS = {
     "nothing": "nothing is wrong; nothing to repair",
     "copy": "epoch {epoch} is whole: write its manifest anew in place of the damaged one",
@@ -152,7 +153,7 @@ def _line(name: str, value: str) -> None:
 def _brief(value: Any) -> str:
     """A JSON value in part of a line: numbers and names; how many where there are more."""
     if isinstance(value, Mapping):
-        rows = sorted(value.items(), key=lambda row: row[0] != "tuples")
+        rows = sorted(value.items(), key=lambda row: row[0] not in _FIRST)
         return ", ".join(f"{key} {_brief(entry)}" for key, entry in rows) or "none"
     if isinstance(value, list):
         return f"{len(value)} entries"

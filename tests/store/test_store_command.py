@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import nile
 from nile.experiments.cli import main
 from nile.pyramid.disk import StoreDirectory
 
@@ -64,6 +65,16 @@ def test_info_says_what_is_there(path: Path) -> None:
     assert told["returns"] == "none"
     assert told["q1"] == "outputs 2 entries, sql SELECT 1"
     assert told["format"] == "1"
+
+
+def test_info_names_queries_whose_outputs_wait_for_a_reader(tmp_path: Path) -> None:
+    with nile.connect(tmp_path / "store") as db:
+        db.stream("s", [("t", "int64"), ("n", "int64")], time="t")
+        db.subscribe("SELECT n FROM s WHERE n > 1 AND n < 1000000", name="lonely")
+        db.push("s", {"t": [1, 2, 3, 4], "n": [1, 2, 3, 4]})
+        db.advance(9)
+    (line,) = [line for line in call("info", tmp_path / "store").output.splitlines() if line.startswith("  lonely")]
+    assert line[23:].startswith("outputs 3, unread 3, ")
 
 
 def test_info_in_json_has_all_of_it(path: Path) -> None:
