@@ -71,6 +71,23 @@ def test_every_cell_answers_or_says_why_not_as_the_page_tells(tmp_path: Path) ->
     assert page == told, "docs/matrix.md tells something else: run with NILE_WRITE_MATRIX=1 and read what changed"
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_tells_which_summaries_serve_which_question(tmp_path: Path) -> None:
+    table = matrix.serving_table(
+        {
+            "one-shot": matrix.static(),
+            "progress": matrix.live(pushed=True),
+            "Spark scan": matrix.lake(tmp_path / "lake"),
+        }
+    )
+    page = PAGE.read_text(encoding="utf-8")
+    begin, end = page.index(matrix.SERVES) + len(matrix.SERVES), page.index(matrix.SERVED)
+    told = f"{page[:begin]}\n{table}\n{page[end:]}"
+    if os.environ.get("NILE_WRITE_MATRIX"):
+        PAGE.write_text(told, encoding="utf-8")
+    assert page == told, "docs/matrix.md tells something else: run with NILE_WRITE_MATRIX=1 and read what changed"
+
+
 SUMMARY = "CREATE SUMMARY m{0} ON s{0} (item) WITH GRANULARITY '10 min' AND COLLAPSE (4, 3) USING columns = 256"
 READING = {
     question: {"guide": "countsketch"} if on.startswith("a.") else {} for question, (_, _, on) in QUESTIONS.items()

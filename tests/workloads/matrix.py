@@ -214,3 +214,64 @@ def _what(refused: list[Cell]) -> str:
     told += [", ".join(_TOLD.get(kind, kind) for kind in kinds)] if len(kinds) < len(PREFERENCES) else []
     told += [", ".join("no budget" if each == "none" else each for each in budgets)] if len(budgets) < 4 else []
     return "; ".join(told)
+
+
+SUMMARIES = {"a column": "item", "columns": "item, price", "an expression": "item + 1"}
+"""What summaries of these streams are of, and what a question says where it can read one."""
+SERVES, SERVED = "<!-- what serves: tests/sql/test_matrix.py -->", "<!-- end of what serves -->"
+
+
+def over(question: str, kind: str, way: str) -> str:
+    """A question that asks for all that a summary of that kind is of, under the preference and budget of its way."""
+    ranked = question in ROWS or (question == "join and aggregate" and way != "progress")
+    preference = "desc" if ranked else "none"
+    text = Cell(question, way, preference, "none" if way == "progress" else "fraction").text
+    joined = re.findall(r"(\w)\.item = (\w)\.item", text)
+    if kind == "columns":
+        for one, other in joined:
+            whole = f"{one}.item = {other}.item"
+            text = text.replace(whole, f"{whole} AND {one}.price = {other}.price", 1)
+        text = text.replace("item = 3", "item = 3 AND price = 2").replace(" desc a.item", " desc")
+    elif kind == "an expression":
+        text = re.sub(r"(\w)\.item = (\w)\.item", r"\1.item + 1 = \2.item + 1", text)
+        text = text.replace("WHERE item = 3", "WHERE item + 1 = 4").replace(" desc a.item", " desc")
+    return text.replace(" desc item", f" desc ({SUMMARIES[kind]})") if way == "one-shot" else text
+
+
+def served(db: nile.Database, question: str, kind: str, way: str) -> bool:
+    """Whether the plan of a question tells that it reads a summary."""
+    text = over(question, kind, way)
+    try:
+        if way == "progress":
+            growing = db.sql(text).progress()
+            list(growing)
+            told = growing.explain()
+        elif way == "Spark scan":
+            told = db.sql(text, engine="spark").explain()
+        else:
+            told = db.sql(text, **({"guide": "countsketch"} if "FROM s1 AS a" in text else {})).explain()
+    except NileError:
+        return False
+    return re.search(r"summar(y|ies) m\d", told) is not None
+
+
+def serving_table(databases: dict[str, nile.Database]) -> str:
+    """Which summaries serve which questions: by way a database whose streams s1, s2, s3 have none yet."""
+    lines = ["| question | " + " | ".join(databases) + " |", "|---|" + "---|" * len(databases)]
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, on in SUMMARIES.items():
+        for way, db in databases.items():
+            for number in (1, 2, 3):
+                db.sql(f"CREATE SUMMARY m{number} ON s{number} ({on}) WITH GRANULARITY '10 min' AND COLLAPSE (4, 3)")
+            if way == "Spark scan":
+                for number in (1, 2, 3):
+                    db.summary(f"m{number}")
+            for question in QUESTIONS:
+                if served(db, question, kind, way):
+                    found.setdefault((question, way), []).append(kind)
+            for number in (1, 2, 3):
+                db.sql(f"DROP SUMMARY m{number}")
+    for question in QUESTIONS:
+        cells = (", ".join(found.get((question, way), ())) or "none" for way in databases)
+        lines.append(f"| {question} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
