@@ -62,10 +62,13 @@ class KeySample:
         """
         if self.weight.shape[0] == 0:
             return np.zeros(groups), np.full(groups, math.inf)
+        return _spread(self._parts(amount, group, groups))
+
+    def _parts(self, amount: Array, group: Array, groups: int) -> list[Moments]:
+        """What keys add, and the tuples of each stream with coins."""
         total = self.weight * amount
-        parts = [_by_key(group, self.key, self.level, total, self.within(amount), groups, bool(self.coins))]
-        parts += [_by_tuple(group, *coin, total, groups) for coin in self.shares()]
-        return _spread(parts)
+        keys = _by_key(group, self.key, self.level, total, self.within(amount), groups, bool(self.coins))
+        return [keys, *(_by_tuple(group, *coin, total, groups) for coin in self.shares())]
 
     def within(self, amount: Array) -> Array:
         """What each output adds to the variance by itself, beside those that it shares its key or tuples with.
@@ -100,12 +103,14 @@ class KeySample:
         nothing was found, or what was found does not carry an interval (`reach`).
         """
         one, amount = np.zeros(pairs.shape[0], np.int64), np.asarray(pairs, np.float64)
-        variance, freedom = self.spread(amount, one, 1)
         total = self.weight * amount
-        largest = _largest(_by_key(one, self.key, self.level, total, self.within(amount), 1, bool(self.coins)))
+        if total.shape[0] == 0:
+            return counted(0.0, 0.0, 0.0, math.inf, self.unseen, confidence)
+        parts = self._parts(amount, one, 1)
+        variance, freedom = _spread(parts)
         return counted(
             float(pairs.sum()), float(total.sum()), float(variance[0]), float(freedom[0]), self.unseen, confidence,
-            largest,
+            _largest(parts),
         )  # fmt: skip
 
 
@@ -142,7 +147,7 @@ class KeyTotals:
         variance, freedom = _spread(parts)
         return counted(
             self._found, float(total.sum()), float(variance[0]), float(freedom[0]), unseen, confidence,
-            _largest(parts[0]),
+            _largest(parts),
         )  # fmt: skip
 
 
@@ -184,7 +189,7 @@ def _summed(key: Array, level: Array, *amounts: Array) -> tuple[Array, ...]:
 
 Moments = tuple[Array, Array, Array, Array]
 """Variance by group, the sum of the squares of its independent parts, whether keys were dropped, and the largest part
-of the variance that a key which may have been dropped has."""
+of the variance that a key, or a tuple, which may have been dropped has."""
 
 
 def _by_key(group: Array, key: Array, level: Array, total: Array, within: Array, groups: int, apart: bool) -> Moments:
@@ -218,12 +223,14 @@ def _by_tuple(group: Array, tuples: Array, share: Array, total: Array, groups: i
     first[1:] = (which[1:] != which[:-1]) | (g[1:] != g[:-1]) | (a[1:] != a[:-1])
     part = a[first] * np.bincount(np.cumsum(first) - 1, total[order]) ** 2
     few = np.bincount(g[first], part, groups), np.bincount(g[first], part**2, groups)
-    return (*few, np.zeros(groups, bool), np.zeros(groups))
+    largest = np.zeros(groups)
+    np.maximum.at(largest, g[first], part)
+    return (*few, np.zeros(groups, bool), largest)
 
 
-def _largest(keys: Moments) -> float:
-    """The share in a total's standard error of the key that has most of it; 0 where none was dropped."""
-    return math.sqrt(max(0.0, float(keys[3].max(initial=0.0))))
+def _largest(parts: list[Moments]) -> float:
+    """The share in a total's standard error of the key, or tuple, that has most of it; 0 where none was dropped."""
+    return math.sqrt(max(0.0, *(float(part[3].max(initial=0.0)) for part in parts)))
 
 
 def _spread(parts: list[Moments]) -> tuple[Array, Array]:
@@ -249,7 +256,7 @@ def counted(
 ) -> Estimate:
     """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`.
 
-    largest: share in the standard error of the key that has most of it; as large a one may have been left out.
+    largest: share in the standard error of the key, or tuple, that has most of it; as large a one may have been left out.
     Samples that are too low look tamer than they are, so the upper end lies as many times above the total as the reach
     says, and an interval that reaches half of the total, by a few keys or tuples alone, is not claimed.
     """

@@ -110,7 +110,12 @@ def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
     planned = p.to_come[part_of] + (at - part_of) * (p.to_come[part_of + 1] - p.to_come[part_of])
     if planned <= 0.0:
         return 1.0
-    left = _left(st, p) - st.prices[js.P_INSERT] - st.real[js.BOUNDS]
+    taking = st.prices[js.P_INSERT] + st.real[js.BOUNDS]
+    if st.setting[js.RANGES] and p.at[DRAWN] > 0:  # of a tuple as many records as coins have moved in its window
+        records = max(1.0, np.float64(st.whole[js.OUTPUTS]) / p.at[DRAWN])
+        planned *= (taking + records * st.prices[js.P_EMIT]) / (taking + st.prices[js.P_EMIT])
+        taking += records * st.prices[js.P_EMIT]
+    left = _left(st, p) - taking
     return max(_LEAST, min(_HIGHEST if st.setting[js.RANGES] else _MOST, left / planned))  # type: ignore[no-any-return]
 
 
@@ -371,7 +376,8 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     if n > 0:
                         n = 1 if ranges else n
                         real[js.MATCHES] += np.float64(n)
-                        most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
+                        # A record of a tuple that has come in costs next to nothing, and may stand for a great deal.
+                        most = 1.0 if ranges else max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
                         rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
                         draw(rate, n, p.luck[0], stratum, st, p)
                         if w[js.ACTIVE]:
