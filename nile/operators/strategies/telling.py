@@ -18,6 +18,8 @@ from nile.summaries.estimate import Estimate
 __all__ = ["counted_all", "drawing_rates", "told"]
 
 Array = np.ndarray[Any, Any]
+_NONE_OF = 3.0
+"""Where none of a sample has something, at most so many over its rate have it, in 95 % of all samples."""
 
 
 def told(
@@ -39,6 +41,8 @@ def told(
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
         unseen = of_one_key([n - float(one) for n, one in zip(tuples, stood, strict=True)], window, span)
+        if not keys.any():  # of those that were drawn among others none has a pair: of the others some may
+            unseen += _NONE_OF / float(level.min())
     largest = float(np.sqrt(keys.max(initial=0.0)))
     return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence, largest)
 
