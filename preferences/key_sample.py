@@ -256,7 +256,7 @@ def counted(
 ) -> Estimate:
     """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`.
 
-    largest: share in the standard error of the key, or tuple, that has most of it; as large a one may have been left out.
+    largest: share in the standard error of the key, or tuple, that has most of it: as large a one may be missing.
     Samples that are too low look tamer than they are, so the upper end lies as many times above the total as the reach
     says, and an interval that reaches half of the total, by a few keys or tuples alone, is not claimed.
     """
