@@ -26,6 +26,7 @@ from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
+from nile.streams.holding import held_whole
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.parquet import ParquetSource
 from nile.streams.rowlog import RowLog
@@ -186,11 +187,13 @@ class StreamManager:
         """As `batches`, for whoever takes the stream to its end: in batches of any length.
 
         Tables in memory come in the pieces that they are made of, and their times are looked at once for all readings.
+        Raises MemoryRefused, of any other source, once it takes more than half of what this process may use.
         """
         known, spec = self._in_order(), self.spec
         if known is None:
             # Files give long pieces for less a row than short ones, which would be put together again.
-            yield from self.batches(max(rows, _LONG) if isinstance(self.source, ParquetSource) else rows)
+            size = max(rows, _LONG) if isinstance(self.source, ParquetSource) else rows
+            yield from held_whole(spec.name, self.batches(size))
             return
         source, times = known
         self._begin()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nile
@@ -130,3 +131,27 @@ def test_an_answer_may_take_as_much_as_memory_says_and_64_mib_in_any_case(tmp_pa
     with nile.connect(tmp_path / "store", memory="256MB") as db:
         assert db._names.room == 256_000_000
         assert db._names.snapshot().room == 256_000_000
+
+
+def test_a_stream_that_must_be_held_whole_and_cannot_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file, of rows that a store keeps; a table that is in memory takes no more of it."""
+    at = np.arange(ROWS)
+    table = pa.table({"t": at, "k": pa.array((at % 7).astype(str)).dictionary_encode(), "n": at})
+    pq.write_table(table, tmp_path / "a.parquet")
+    db = nile.connect().register("a", tmp_path / "a.parquet", time="t").register("b", table, time="t")
+    db.stream("c", [("t", "int64"), ("k", "string"), ("n", "int64")], time="t")
+    db.push("c", table)
+    text = "SELECT x.n, y.n AS m FROM {0} x, {0} y WHERE x.k = y.k AND x.n = y.n"
+    wanted = db.sql(text.format("b")).to_arrow().num_rows
+    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 24 * ROWS - 100)
+    for name in "ac":
+        for ask in (
+            lambda name: db.sql(text.format(name)).to_arrow(),
+            lambda name: db.join(f"{name} AS x", f"{name} AS y", on="n", where="x.k <= y.k").run().to_arrow(),
+        ):
+            with pytest.raises(nile.MemoryRefused, match=f"stream '{name}': needed all of its tuples in memory"):
+                ask(name)
+        assert sum(batch.num_rows for batch in db.sql(f"SELECT k, n FROM {name}").batches()) == ROWS
+    assert db.sql(text.format("b")).to_arrow().num_rows == wanted == ROWS
