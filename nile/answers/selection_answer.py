@@ -55,8 +55,9 @@ class SelectionAnswer(Answer):
 
     `batches()` and `to_arrow()` give all queries' outputs as they are found, `to_arrow(name)` one query's.  Columns:
     query (not of one query's), ordinal (int64, the tuple's place in the ordered stream), ts, the selected column, and
-    arrivals (int64: how many tuples had arrived by then).  An answer keeps its stream, and 20 bytes per output (28 a
-    record under `output="ranges"`, whose tuples are listed when they are asked for).
+    arrivals (int64: how many tuples had arrived by then).
+    An answer keeps its stream, and 28 bytes per tuple found (20 per output under a budget of time or outputs; 28 per
+    record under `output="ranges"`), whose outputs are listed when they are asked for.
     `warnings`: what the user should know, such as that the exact answer would cost less than the budget.
     """
 
@@ -75,8 +76,8 @@ class SelectionAnswer(Answer):
         self._plan = plan
         self._selectable = selectable
         self._speed = speed
-        self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows)
         metered = plan.budget is not None and plan.budget.unit != "fraction"
+        self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows, runs=not metered)
         self._metered = MeteredRun(self._operator, speed=speed, clock=clock) if metered else None
         self._running = self._operator.run() if self._metered is None else self._metered.run()
         self._found: list[Selections] = []
@@ -130,6 +131,11 @@ class SelectionAnswer(Answer):
 
     def outputs(self) -> Iterator[Selections]:
         """Outputs of all queries as plain arrays, tuples or records, as they are found; each call from the start."""
+        for part in self._parts():
+            yield from self._operator.pairs(part)
+
+    def _parts(self) -> Iterator[Selections]:
+        """The same as they are kept."""
         at = 0
         while True:
             while at < len(self._found):
@@ -175,7 +181,8 @@ class SelectionAnswer(Answer):
         return pa.RecordBatch.from_pydict(columns, schema=self.schema)
 
     def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
-        return (self._rows(self._found[0]).slice(0, SHOWN) if self._found else None), self._done
+        first = next(self._operator.pairs(self._found[0])) if self._found else None
+        return (None if first is None else self._rows(first).slice(0, SHOWN)), self._done
 
     @property
     def schema(self) -> pa.Schema:
@@ -289,7 +296,7 @@ class SelectionAnswer(Answer):
         return told
 
     def _finish(self) -> None:
-        for _ in self.outputs():
+        for _ in self._parts():
             pass
 
     @property

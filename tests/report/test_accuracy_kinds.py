@@ -43,7 +43,7 @@ def db() -> nile.Database:
 @pytest.fixture(scope="module")
 def selection(db: nile.Database) -> AccuracyReport:
     text = "SELECT item, price FROM s WHERE price > 20 AND price < 30 WITH PREFERENCE desc price BUDGET 10 %"
-    return db.sql(text).report(budgets=[0.3, 1.0])
+    return db.sql(text, costs="engine").report(budgets=[0.3, 1.0])
 
 
 def test_a_selection_is_counted_against_the_tuples_that_satisfy_it(

@@ -13,7 +13,9 @@ from hypothesis import strategies as some
 from test_paper_selection import ONES, encoded, retail, run
 
 import nile
+from nile.answers.selection_answer import SelectionAnswer
 from nile.operators.selection.plan import SELECTION_METHODS, SelectionPlan
+from nile.operators.selection.selection import StandingSelections
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 
@@ -313,3 +315,30 @@ def test_a_replay_without_a_budget_gives_everything_as_ranges_too() -> None:
     asked = db.select("s", on="k", predicates={"open": "k = 1 AND v > 0", "full": "k = 1"})
     answer = asked.replayed("data").using(output="ranges", zone=1).run()
     assert [answer.ordinals(name).tolist() for name in ("open", "full")] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("budget", [None, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("window", [None, 40])
+def test_records_of_a_tuples_queries_are_the_same_pairs_in_the_same_order(
+    budget: float | None, window: int | None
+) -> None:
+    draw = np.random.default_rng(5)
+    n = 3_000
+    db = nile.connect().register(
+        "s", {"t": np.arange(n) * 1.0, "v": draw.integers(0, 90, n), "w": draw.random(n)}, time="t"
+    )
+    low = draw.integers(0, 80, 30).tolist()
+    predicates = {
+        f"q{k}": f"v >= {a} AND v < {a + 12}" + (" AND w < 0.5" if k % 5 == 0 else "") for k, a in enumerate(low)
+    }
+    query = db.select("s", on="v", predicates=predicates).within(window).using(costs="memory")
+    selectable, plan = query.load(), query.plan(budget)
+    answer = SelectionAnswer(selectable, plan, batch_rows=700)
+    plain = list(StandingSelections(plan, selectable.input).run())
+    for column in ("query", "ordinal", "at"):
+        told = [getattr(part, column) for part in answer.outputs()]
+        assert np.array_equal(np.concatenate(told), np.concatenate([getattr(part, column) for part in plain]))
+    records = StandingSelections(plan, selectable.input, runs=True)
+    kept = list(records.run())
+    assert sum(map(len, kept)) < sum(map(len, plain)) == records.figures.outputs
+    assert not any((part.last is not None and (part.last < -1).any()) for part in answer.outputs())

@@ -39,7 +39,8 @@ def emit(p: Progress, out: Selected, query: int, ordinal: int) -> None:
 def emit_run(s: Standing, first: int, ordinal: int, n: int, p: Progress, out: Selected) -> int:
     """Charge and give a tuple to n queries, from `first` on in the list of the index, while credit lasts; to how many.
 
-    As `emit` n times: prices are whole numbers, so that their sums are the same.
+    As `emit` n times: prices are whole numbers, so that their sums are the same.  Where there is room for `last`, pairs
+    (setting PLAIN) are one record for two queries and more: the place of the first in the list, and -1 - n.
     """
     w = p.whole
     price = p.prices[ss.P_EMIT]
@@ -50,6 +51,14 @@ def emit_run(s: Standing, first: int, ordinal: int, n: int, p: Progress, out: Se
     pay(p, price * n)
     at = w[ss.WRITTEN]
     arrived = w[ss.ARRIVED]
+    w[ss.OUTPUTS] += n
+    if n > 1 and p.setting[ss.PLAIN] and out.last.shape[0] > 0:
+        out.query[at] = first
+        out.ordinal[at] = ordinal
+        out.at[at] = arrived
+        out.last[at] = -1 - n
+        w[ss.WRITTEN] = at + 1
+        return n
     for i in range(n):
         out.query[at + i] = s.full[first + i]
         out.ordinal[at + i] = ordinal
@@ -58,7 +67,6 @@ def emit_run(s: Standing, first: int, ordinal: int, n: int, p: Progress, out: Se
         for i in range(n):
             out.last[at + i] = -1
     w[ss.WRITTEN] = at + n
-    w[ss.OUTPUTS] += n
     return n
 
 

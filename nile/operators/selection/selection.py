@@ -18,10 +18,12 @@ from nile.preferences.clock import grants
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    from nile.operators.selection import expansion_kernels
     from nile.operators.selection import nile_kernels as selection_nile_kernels
     from nile.operators.selection import opponent_kernels as selection_opponent_kernels
     from nile.operators.selection import paper_kernels as selection_kernels
 else:
+    expansion_kernels = lazy("nile.operators.selection.expansion_kernels")
     selection_kernels = lazy("nile.operators.selection.paper_kernels")
     selection_nile_kernels = lazy("nile.operators.selection.nile_kernels")
     selection_opponent_kernels = lazy("nile.operators.selection.opponent_kernels")
@@ -48,7 +50,10 @@ class StandingSelections:
     would ever read a coarser one.  Zones of T4 end by the change detector of `pyramid`.
     """
 
-    def __init__(self, plan: SelectionPlan, data: SelectionInput, *, batch_rows: int = 65_536) -> None:
+    def __init__(
+        self, plan: SelectionPlan, data: SelectionInput, *, batch_rows: int = 65_536, runs: bool = False
+    ) -> None:
+        """runs: pairs of `nile` may come as records of a tuple and several queries, which `pairs` takes apart."""
         self.plan = plan
         self.data = data
         self.batch_rows = max(1, batch_rows)
@@ -72,7 +77,8 @@ class StandingSelections:
             self._places = arrays.places(plan, data, self.index)
         self._keep = arrays.kept(plan, data, float(self._grant.sum()))
         self._ranges = self._places is not None and self._places.order.shape[0] > 0
-        self._out = arrays.outputs(_ROOM, ranges=self._ranges)
+        self._runs = runs and self._places is not None and not self._ranges
+        self._out = arrays.outputs(_ROOM, ranges=self._ranges or self._runs)
         self._fed = 0
 
     def _ruled_out(self) -> Array:
@@ -152,7 +158,7 @@ class StandingSelections:
             if needed == 0:
                 return
             if needed > self._out.query.shape[0]:
-                self._out = arrays.outputs(2 * needed, ranges=self._ranges)
+                self._out = arrays.outputs(2 * needed, ranges=self._ranges or self._runs)
 
     def finish(self) -> None:
         """There is no more: arrivals that have not been taken in count as shed."""
@@ -173,12 +179,28 @@ class StandingSelections:
         whole = self.progress.whole
         n = int(whole[st.WRITTEN])
         whole[st.WRITTEN] = 0
-        last = out.last[:n].copy() if self._ranges else None
+        last = out.last[:n].copy() if self._ranges or self._runs else None
         return Selections(out.query[:n].copy(), out.ordinal[:n].copy(), out.at[:n].copy(), last)
 
     def expand(self, outputs: Selections) -> Selections:
         """The tuples that records stand for; tuples as they are."""
         return outputs if self._places is None else outputs.expand(self._places.order)
+
+    def pairs(self, outputs: Selections) -> Iterator[Selections]:
+        """Records of several queries as pairs, about 65,536 at a time; what has none as it is."""
+        last = outputs.last
+        if not self._runs or last is None:
+            yield outputs
+            return
+        ends = np.cumsum(np.where(last < -1, -1 - last, 1))
+        total = int(ends[-1]) if ends.shape[0] else 0
+        cuts = np.unique([0, *np.searchsorted(ends, np.arange(_ROOM, total, _ROOM)), ends.shape[0]])
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            n = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
+            made = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+            query, ordinal, at = (each[begin:end] for each in (outputs.query, outputs.ordinal, outputs.at))
+            expansion_kernels.expand_runs((query, ordinal, at, last[begin:end]), self.index.full, made)
+            yield Selections(*made)
 
     @property
     def memory_bytes(self) -> int:
