@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from nile.preferences import state as js
+from nile.preferences.arrival_kernels import since_of
 from nile.preferences.state import Clocked
 from nile.summaries.kernels import inlined, part
 
@@ -32,22 +33,24 @@ _LEAST, _MOST = 1.0 / 16.0, 4.0  # of the factor
 _LEAST_COIN = 1e-3  # of what was planned: nearly nobody comes in, and waits, where nothing is in hand
 _ONE_ENTRY = 0.5  # of what is in hand, the most that the outputs of one tuple may take
 _LEAST_RATE = 1e-9
+_ROOTS = 8  # steps to a root, each of which squares what is missing
 DRAWS = 2.0
 """Outputs that what is in hand pays for besides, where a tuple comes in: one may be drawn ahead of what is expected."""
 
 
 @part
-def rates(taking: float, others: int, st: Clocked) -> tuple[float, float, float]:
+def rates(taking: float, others: int, thinning: float, st: Clocked) -> tuple[float, float, float]:
     """(level of key hashes, probability of a tuple, rate of outputs) that spend what is granted.
 
-    taking: the cost of taking a tuple in; others: streams beside its own.  Of a key that is in, tuples are thinned to
-    about the root of those that a window has of it in a stream: fewer would find too little of light keys, more would
-    leave out too many keys.  By square roots alone, which are the same on every machine.
+    taking: the cost of taking a tuple in; others: streams beside its own; thinning: 1 / probability ** 2 that tuples of
+    a key that is in want at least (`thinning_of`).  Otherwise they are thinned to about the root of those that a window
+    has of it in a stream: fewer would find too little of light keys, more would leave out too many keys.  Where all keys
+    are in, tuples are thinned to what is granted.  By square roots alone, which are the same on every machine.
     """
     granted = _SPENT * st.real[js.PER_ARRIVAL]
     exact = st.real[js.PER_ARRIVAL] / st.real[js.FRACTION] - st.prices[js.P_INSERT] - others * st.prices[js.P_LOOKUP]
     emitting = max(0.0, exact)
-    root = math.sqrt(max(1.0, emitting / st.prices[js.P_EMIT]))
+    root = math.sqrt(max(1.0, emitting / st.prices[js.P_EMIT], thinning))
     streams = 1
     while streams < others:
         root = math.sqrt(root)
@@ -59,11 +62,62 @@ def rates(taking: float, others: int, st: Clocked) -> tuple[float, float, float]
     come = min(1.0, max(_TAKING * granted / taking, granted / (taking + met)))
     level = min(1.0, max(_LEAST_LEVEL, come / thinned))
     kept = min(1.0, come / level)
+    if come > thinned:
+        kept = max(min(1.0, _TAKING * granted / taking), _all_in(granted, taking, emitting, others))
     met = level * kept * emitting
     for _ in range(others):
         met *= kept
     spare = max(0.0, granted - level * kept * taking)
     return level, kept, 1.0 if met <= spare else spare / met
+
+
+@part
+def _all_in(granted: float, taking: float, emitting: float, others: int) -> float:
+    """The probability of tuples of all keys that spends what is granted on them and on all that they find.
+
+    Newton's steps to kept * taking + kept ** (others + 1) * emitting = granted, from above.
+    """
+    kept = min(1.0, granted / taking)
+    for _ in range(_ROOTS):
+        met = emitting
+        for _ in range(others):
+            met *= kept
+        kept = (granted + np.float64(others) * kept * met) / (taking + np.float64(others + 1) * met)
+    return min(1.0, kept)
+
+
+@inlined
+def thinning_of(st: Clocked) -> float:
+    """How far apart tuples of a key of two streams want to be, squared, for a total that scatters least.
+
+    Where tuples come in with a share s = level * kept, the squared relative error of a total of P pairs is near
+    A / level + 2 B (1 / s - 1 / level) + 1 / (s kept P); A P: the pairs of its key, B P: the matches of its tuple, of
+    the mean pair.  Of one s it is least with kept = 1 / sqrt(A P - 2 B P).  The pairs of a key are its tuples times
+    their matches; that keys with more matches have more tuples in proportion makes it third moments.  Arrivals see half
+    of the matches; moments without m itself are those of what they come at, were they to come by chance.
+    """
+    real = st.real
+    if real[js.MET_ONCE] <= 0.0:
+        return 1.0
+    again = 0.5 * real[js.KEYED] / max(1.0, real[js.BEGUN])
+    by_key = 2.0 * again * real[js.KEYED] * real[js.MET_THRICE] / (real[js.MET_ONCE] * real[js.MET_ONCE])
+    return max(1.0, by_key - 4.0 * real[js.MET_TWICE] / real[js.MET_ONCE])  # type: ignore[no-any-return]
+
+
+@inlined
+def meet(code: int, ts: int, grant: float, shed_at: Array, st: Clocked) -> None:
+    """A tuple of two streams has arrived, of this key, below 0 for none: count it, its matches, and its key once."""
+    real = st.real
+    if code >= 0:
+        real[js.KEYED] += 1.0
+        if shed_at[code] < since_of(ts, st.window[0]):
+            real[js.BEGUN] += 1.0
+        shed_at[code] = ts
+        exact = grant / real[js.FRACTION] - st.prices[js.P_INSERT] - st.prices[js.P_LOOKUP]
+        met = max(0.0, exact / st.prices[js.P_EMIT])
+        real[js.MET_ONCE] += met
+        real[js.MET_TWICE] += met * max(0.0, met - 1.0)
+        real[js.MET_THRICE] += met * max(0.0, met - 1.0) * max(0.0, met - 2.0)
 
 
 @inlined

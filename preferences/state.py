@@ -46,6 +46,9 @@ FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, AL
 )
 SERVED, WANTED, CHOICE_SAVED, LOOK_TIME, FIRST_GRANT = 34, 35, 36, 37, 38
 REAL_FIELDS = 39
+KEYED, BEGUN, MET_ONCE, MET_TWICE, MET_THRICE = FOUND, SERVED, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN
+"""Of a sample whose rates follow grants, which finds no regions: arrivals that have a key; those among them whose key no
+arrival of the window before them has; sums of m, m (m - 1) and m (m - 1) (m - 2) over the matches m of arrivals."""
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -106,7 +109,9 @@ class State(NamedTuple):
     seen: Array  # float64 [6, 64]: sampled tuples of each slot (desc): of left and right since the last choice, of
     # late, and over a window
     open: Array  # uint8 [64]: whether tuples of a slot are let in (desc)
-    shed_at: Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc)
+    shed_at: (
+        Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc), or last arrived (followed)
+    )
     left_admission: (
         Array  # float64 [left tuples]: admission when each came in (weighted, shared; 0: it did not), or none
     )

@@ -13,7 +13,7 @@ import numpy as np
 from nile.operators.join.sample_kernels import DRAWN, EXPECTED, Sampling, draw, emit, join
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import held_at, passed, take_arrival, unit
-from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, rates
+from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, meet, rates, thinning_of
 from nile.preferences.state import Output, State
 from nile.pyramid.grid.arrays import Side
 from nile.summaries.kernels import U8, kernel, part
@@ -22,17 +22,24 @@ Array = np.ndarray[Any, Any]
 
 
 @part
-def _arrive(st: State, grant: Array, order: Array) -> None:
+def _rates(st: State) -> tuple[float, float, float]:
+    """As what has arrived tells, nothing of which a coin has decided."""
+    return rates(st.prices[js.P_INSERT] + st.real[js.BOUNDS], 1, thinning_of(st), st)
+
+
+@part
+def _arrive(own: Side, side: int, st: State, grant: Array) -> None:
     """The next tuple has arrived: it grants, and is given its level."""
     w = st.whole
     real = st.real
     at = w[js.ARRIVED] - w[js.ARRIVALS_GONE]
-    side = order[at]
     take_arrival(st, grant, False)
     learn(grant[at], st)
+    held = held_at(own, w[js.ARRIVED_BY_SIDE + side])
+    meet(own.code[held], own.ts[held], grant[at], st.shed_at, st)
     place = w[js.ARRIVED_BY_SIDE + side] - w[js.ADMISSIONS_GONE + side]
     w[js.ARRIVED_BY_SIDE + side] += 1
-    real[js.ADMISSION] = rates(st.prices[js.P_INSERT] + real[js.BOUNDS], 1, st)[0]
+    real[js.ADMISSION] = _rates(st)[0]
     (st.left_admission if side == 0 else st.right_admission)[place] = real[js.ADMISSION]
 
 
@@ -67,7 +74,7 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
             factor = 1.0
             drawn = 1.0
             if below:
-                _, kept, drawn = rates(entrance, 1, st)
+                _, kept, drawn = _rates(st)
                 coins, factor = factors_of(in_hand, entrance, st)
                 kept = min(1.0, coins * kept)
                 if thinned[place] == 0.0 and unit(U8(2 * ordinal + side), salt + 4) < kept:
@@ -94,4 +101,7 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE
-        _arrive(st, grant, order)
+        if order[w[js.ARRIVED] - w[js.ARRIVALS_GONE]] == 0:
+            _arrive(left, 0, st, grant)
+        else:
+            _arrive(right, 1, st, grant)

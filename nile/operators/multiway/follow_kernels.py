@@ -48,7 +48,7 @@ def _rates(st: State) -> tuple[float, float, float]:
     """As planned from all of the input (`nile.operators.multiway.rates`), or as what is granted tells."""
     if st.planned.shape[0] > 0:
         return st.planned[0], st.planned[1], st.planned[2]
-    return rates(st.real[js.ENTRANCE], st.entry.shape[0] - 1, st)
+    return rates(st.real[js.ENTRANCE], st.entry.shape[0] - 1, 1.0, st)
 
 
 @part
