@@ -47,8 +47,8 @@ FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, AL
 SERVED, WANTED, CHOICE_SAVED, LOOK_TIME, FIRST_GRANT = 34, 35, 36, 37, 38
 REAL_FIELDS = 39
 KEYED, BEGUN, MET_ONCE, MET_TWICE, MET_THRICE = FOUND, SERVED, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN
-"""Of a sample whose rates follow grants, which finds no regions: arrivals that have a key; those among them whose key no
-arrival of the window before them has; sums of m, m (m - 1) and m (m - 1) (m - 2) over the matches m of arrivals."""
+"""Of a sample whose rates follow grants, which finds no regions: arrivals that have a key; those whose key no
+arrival of the window before them had; sums of m, m (m - 1) and m (m - 1) (m - 2) over the matches m of arrivals."""
 
 # `setting`: what the plan says, as integers.
 GUIDE, PREFERENCE, RANGES, CAP, REPLAYED, WAITING, BLIND, SALT, OUTLIERS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7, 8
