@@ -44,8 +44,8 @@ def rates(taking: float, others: int, thinning: float, st: Clocked) -> tuple[flo
 
     taking: the cost of taking a tuple in; others: streams beside its own; thinning: 1 / probability ** 2 that tuples of
     a key that is in want at least (`thinning_of`).  Otherwise they are thinned to about the root of those that a window
-    has of it in a stream: fewer would find too little of light keys, more would leave out too many keys.  Where all keys
-    are in, tuples are thinned to what is granted.  By square roots alone, which are the same on every machine.
+    has of it in a stream: fewer would find too little of light keys, more would leave out too many keys.  Where all
+    keys are in, tuples are thinned to what is granted.  By square roots alone, which are the same on every machine.
     """
     granted = _SPENT * st.real[js.PER_ARRIVAL]
     exact = st.real[js.PER_ARRIVAL] / st.real[js.FRACTION] - st.prices[js.P_INSERT] - others * st.prices[js.P_LOOKUP]
