@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nile.answers.result import Result, Run
-from nile.client.http import Answered, Http, quoted
+from nile.client.http import Http, Streamed, quoted
 from nile.preferences.budget import BudgetReport
 from nile.summaries import errors
 from nile.summaries.errors import ConfigError, NileError, SourceError
@@ -23,13 +23,33 @@ ARROW = "application/vnd.apache.arrow.stream"
 _PATIENCE = 60.0  # seconds that a follower tries to reach a server that is gone
 
 
+class _Body:
+    """A response as Arrow reads a file: what it asks for is received where it stays, and copied no more."""
+
+    closed = False
+
+    def __init__(self, response: Streamed) -> None:
+        self.read = response.read
+        self.close = response.close
+        self._into = response.readinto
+
+    def readable(self) -> bool:
+        return True
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        """The next `size` bytes; fewer where the response ends."""
+        room = pa.allocate_buffer(size)
+        got = self._into(memoryview(room).cast("B")) if size else 0
+        return room if got == size else room.slice(0, got)
+
+
 class _Reader:
     """An Arrow stream that a response is, and what is said beside its rows."""
 
-    def __init__(self, response: Answered) -> None:
+    def __init__(self, response: Streamed) -> None:
         self._response = response
         try:
-            self._reader = pa.ipc.open_stream(response)
+            self._reader = pa.ipc.open_stream(_Body(response))
         except (pa.ArrowException, OSError, http.client.HTTPException) as error:
             raise SourceError(f"server: needed an Arrow stream; got one cut off ({error}); ask again") from None
         self.schema: pa.Schema = self._reader.schema
@@ -40,6 +60,7 @@ class _Reader:
                 try:
                     batch, said = self._reader.read_next_batch_with_custom_metadata()
                 except StopIteration:
+                    self._response.read(1)  # up to the end of the response: its connection is used again
                     return
                 except (pa.ArrowException, OSError, http.client.HTTPException) as error:
                     raise SourceError(
@@ -99,7 +120,7 @@ class RemoteResult(Result):
     A statement without rows has been carried out when this is there.
     """
 
-    def __init__(self, ask: Callable[[], Answered]) -> None:
+    def __init__(self, ask: Callable[[], Streamed]) -> None:
         first: list[_RemoteRun] = [_RemoteRun(_Reader(ask()))]
 
         def start() -> _RemoteRun:

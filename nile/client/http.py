@@ -1,30 +1,66 @@
-"""Requests to a server: small ones over one persistent connection, streams over their own."""
+"""Requests to a server: small ones over one persistent connection, streams each over one of their own."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import select
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from nile.summaries import errors
 from nile.summaries.errors import ConfigError, NileError, Overloaded, SourceError
 
-__all__ = ["Answered", "Http", "quoted"]
+__all__ = ["Http", "Streamed", "quoted"]
 
-Answered = http.client.HTTPResponse
 _WAIT = 60.0  # seconds without a byte; a server says something every 15
 _KEPT = 10.0  # seconds for which an idle connection is kept: less than servers wait before they close it
+_IDLE = 4  # connections that are kept for the next answers
 _OURS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, NileError)}
 
 
 def quoted(name: str) -> str:
     """A name as one part of a path."""
     return quote(name, safe="")
+
+
+class Streamed:
+    """An answer that is read as it comes.  Closed once it has come to its end, its connection is used again."""
+
+    def __init__(
+        self,
+        response: http.client.HTTPResponse,
+        connection: http.client.HTTPConnection,
+        idles: Callable[[http.client.HTTPConnection], None],
+    ) -> None:
+        self.read = response.read
+        self.readinto = response.readinto
+        self._response = response
+        self._connection: http.client.HTTPConnection | None = connection
+        self._idles = idles
+
+    def close(self) -> None:
+        """Let go of it."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._response.isclosed() and connection.sock is not None:
+            self._idles(connection)
+        else:
+            self._response.close()
+            connection.close()
+
+
+def _still_there(connection: http.client.HTTPConnection) -> bool:
+    """Whether nothing came on a connection that waits for nothing: what comes is its end."""
+    try:
+        return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
+    except (OSError, ValueError):  # closed, or numbered beyond what select takes
+        return False
 
 
 class Http:
@@ -51,6 +87,7 @@ class Http:
         self._token = token
         self._kept: http.client.HTTPConnection | None = None
         self._used = 0.0
+        self._idle: list[tuple[http.client.HTTPConnection, float]] = []
         self._lock = threading.Lock()
 
     def ask(
@@ -85,9 +122,9 @@ class Http:
         told = json.loads(found)
         return told if isinstance(told, dict) else {}
 
-    def stream(self, method: str, path: str, body: bytes | Mapping[str, Any] | None = None, **headers: str) -> Answered:
+    def stream(self, method: str, path: str, body: bytes | Mapping[str, Any] | None = None, **headers: str) -> Streamed:
         """A request whose answer is read as it comes; close it.  Raises what the server says, SourceError."""
-        connection = self._connection()
+        connection = self._idling() or self._connection()
         try:
             response = self._send(connection, method, path, body, headers)
             if response.status >= 300:
@@ -100,7 +137,24 @@ class Http:
         except BaseException:
             connection.close()
             raise
-        return response
+        return Streamed(response, connection, self._idles)
+
+    def _idling(self) -> http.client.HTTPConnection | None:
+        """A connection whose last answer was read to its end, if the server still holds it."""
+        with self._lock:
+            while self._idle:
+                connection, since = self._idle.pop()
+                if time.monotonic() - since < _KEPT and _still_there(connection):
+                    return connection
+                connection.close()
+        return None
+
+    def _idles(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            self._idle.append((connection, time.monotonic()))
+            spare = self._idle.pop(0)[0] if len(self._idle) > _IDLE else None
+        if spare is not None:
+            spare.close()
 
     def close(self) -> None:
         """Let the connection go."""
@@ -108,13 +162,16 @@ class Http:
             if self._kept is not None:
                 self._kept.close()
             self._kept = None
+            for connection, _ in self._idle:
+                connection.close()
+            self._idle.clear()
 
     def _connection(self) -> http.client.HTTPConnection:
         return self._kind(self._host, self._port, timeout=_WAIT)
 
     def _send(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: Mapping[str, str]
-    ) -> Answered:
+    ) -> http.client.HTTPResponse:
         given = {"Authorization": f"Bearer {self._token}"}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, Mapping):

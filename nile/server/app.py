@@ -26,7 +26,7 @@ from nile.server.metrics import exposed
 from nile.server.openapi import document
 from nile.server.service import Service
 from nile.server.settings import Settings
-from nile.server.streaming import answer_of, answered, followed, over_websocket
+from nile.server.streaming import Found, answered, followed, over_websocket
 from nile.server.telling import Telling
 from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.schemas import schema_to_json
@@ -144,10 +144,12 @@ async def _ready(service: Service, _request: Request) -> Response:
 async def _sql(service: Service, request: Request) -> Response:
     form = form_of(request.headers.get("accept"), ("ndjson", "arrow", "csv"))
     asked = read_asked(await request.body(), request.headers.get("content-type", ""))
-    result = await service.answer(
-        service.db.sql, asked.text, asked.params, files=service.settings.files, **asked.options
-    )
-    return answered(service, request, await answer_of(service, result), form)
+
+    def ask() -> Found:
+        result = service.db.sql(asked.text, asked.params, files=service.settings.files, **asked.options)
+        return result.schema, result.batches(), result
+
+    return await answered(service, request, ask, form)
 
 
 async def _streams(service: Service, request: Request) -> Response:
@@ -251,7 +253,7 @@ async def _now(service: Service, request: Request) -> Response:
             f"query {request.path_params['name']!r}: needed one that emits snapshots; got another; follow its outputs"
         )
     found = await service.change(standing.poll)
-    return answered(service, request, (standing.schema, iter(found), None), form)
+    return await answered(service, request, lambda: (standing.schema, iter(found), None), form)
 
 
 async def _checkpoint(service: Service, _request: Request) -> Response:

@@ -29,6 +29,7 @@ _MEDIA: dict[Form, str] = {
     "events": "text/event-stream",
     "csv": "text/csv; charset=utf-8",
 }
+_SMALL = 4_096  # bytes that are copied together rather than sent as a part of their own
 
 
 def form_of(header: str | None, known: tuple[Form, ...]) -> Form:
@@ -46,21 +47,33 @@ def media_type(form: Form) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """What an IPC writer has written since it was last asked."""
+    """What an IPC writer has written since it was last asked: columns as they lie in memory, what is small together."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
+        self._small: list[bytes] = []
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
+        part = memoryview(data)
+        if part.nbytes < _SMALL:
+            self._small.append(bytes(part))
+        else:
+            self._gather()
+            self._parts.append(part.cast("B"))
+        return part.nbytes
 
-    def taken(self) -> list[bytes]:
+    def taken(self) -> list[bytes | memoryview]:
+        self._gather()
         parts, self._parts = self._parts, []
         return parts
+
+    def _gather(self) -> None:
+        if self._small:
+            self._parts.append(b"".join(self._small))
+            self._small = []
 
 
 class _Ipc:
@@ -71,7 +84,7 @@ class _Ipc:
         self._writer = pa.ipc.new_stream(self._sink, schema)
         self._none = pa.RecordBatch.from_pylist([], schema=schema)
 
-    def pieces(self, batch: pa.RecordBatch, **said: Any) -> list[bytes]:
+    def pieces(self, batch: pa.RecordBatch, **said: Any) -> list[bytes | memoryview]:
         told = {f"nile.{name}": json.dumps(value) for name, value in said.items()}
         self._writer.write_batch(batch, custom_metadata=told or None)
         return self._sink.taken()
@@ -97,8 +110,8 @@ class Rows:
         self._form, self._schema, self._begun = form, schema, False
         self._ipc = _Ipc(schema) if form == "arrow" else None
 
-    def rows(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Of the next batch, in parts."""
+    def rows(self, batch: pa.RecordBatch) -> list[bytes | memoryview]:
+        """Of the next batch, in parts; those of Arrow are its columns themselves."""
         if self._ipc is not None:
             return self._ipc.pieces(batch)
         if self._form == "csv":

@@ -9,17 +9,20 @@ The long way (task, response, middleware, protocol) costs many times as much a c
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["LINE", "Lane", "Line", "framed", "line_of"]
+__all__ = ["LINE", "Lane", "Line", "framed", "framing", "line_of"]
 
 LINE = "nile.line"
 """Where the scope of a request holds its line."""
 
 
 _SLICE = 128 << 10
+_VECTOR = 256  # parts that are handed to a socket at once; systems take 1,024
 
 
 class _Spoken(Protocol):
@@ -47,13 +50,24 @@ class Line:
         spoken.transport.write(chunk)
         return True
 
-    async def send(self, chunk: bytes, wait: float) -> None:
-        """Send a chunk, framed, as fast as the client takes it.
+    async def send(self, parts: list[bytes | memoryview], wait: float) -> None:
+        """Send what makes up a chunk, framed, as fast as the client takes it.
 
-        In slices: asyncio moves all that is left of a write whenever some of it has gone.
         Raises TimeoutError for a client that takes nothing for `wait` seconds.
         """
-        spoken, rest = self._spoken, memoryview(chunk)
+        transport = self._spoken.transport
+        if transport.is_closing():
+            return
+        if transport.get_write_buffer_size() or not hasattr(socket.socket, "sendmsg"):
+            for part in parts:
+                await self._write_slices(part, wait)
+            return
+        # Past the transport, which would copy what does not fit into the socket, and move the rest at every write.
+        with contextlib.closing(transport.get_extra_info("socket").dup()) as direct:
+            await _send_all(direct, [memoryview(part) for part in parts], transport, wait)
+
+    async def _write_slices(self, part: bytes | memoryview, wait: float) -> None:
+        spoken, rest = self._spoken, memoryview(part)
         while rest and not spoken.transport.is_closing():
             if spoken.flow.write_paused:
                 async with asyncio.timeout(wait):
@@ -61,6 +75,42 @@ class Line:
                 continue
             spoken.transport.write(rest[:_SLICE])
             rest = rest[_SLICE:]
+
+
+async def _send_all(direct: socket.socket, parts: list[memoryview], transport: Any, wait: float) -> None:
+    """All of the parts by a socket that does not block.  Ends early where the connection is gone."""
+    at = 0
+    while at < len(parts) and not transport.is_closing():
+        try:
+            sent = direct.sendmsg(parts[at : at + _VECTOR])
+        except (BlockingIOError, InterruptedError):
+            await _writable(direct, wait)
+            continue
+        except OSError:
+            transport.abort()  # as asyncio ends what cannot be written to
+            return
+        while sent and sent >= len(parts[at]):
+            sent -= len(parts[at])
+            at += 1
+        if sent:
+            parts[at] = parts[at][sent:]
+
+
+async def _writable(direct: socket.socket, wait: float) -> None:
+    """Once the socket takes more.  Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_writer(direct, tell)
+    try:
+        async with asyncio.timeout(wait):
+            await ready
+    finally:
+        loop.remove_writer(direct)
 
 
 def line_of(scope: Any) -> Line | None:
@@ -87,7 +137,12 @@ class Lane:
     off: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def framed(*parts: bytes) -> bytes:
-    """As one chunk of HTTP/1.1 (RFC 9112, section 7.1); empty for nothing, which would end the response."""
+def framing(parts: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """As one chunk of HTTP/1.1 (RFC 9112, section 7.1); nothing for nothing, which would end the response."""
     size = sum(map(len, parts))
-    return b"".join((b"%x\r\n" % size, *parts, b"\r\n")) if size else b""
+    return [b"%x\r\n" % size, *parts, b"\r\n"] if size else []
+
+
+def framed(part: bytes) -> bytes:
+    """The same in one piece."""
+    return b"".join(framing([part]))

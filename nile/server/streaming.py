@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -19,91 +19,105 @@ from nile.server.asked import read_place
 from nile.server.feeds import Feed, Lost
 from nile.server.forms import Form, Outputs, Rows, media_type
 from nile.server.guard import client_of
-from nile.server.lanes import Lane, Line, framed, line_of
+from nile.server.lanes import Lane, Line, framing, line_of
 from nile.server.service import Service
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
-__all__ = ["answer_of", "answered", "followed", "over_websocket", "worth_of"]
+__all__ = ["Found", "answered", "followed", "over_websocket", "worth_of"]
 
 _MANY = 64 << 10  # bytes of rows whose encoding would keep everybody waiting
-_PART = 1 << 20  # bytes of an answer that are sent together, if they are found in time
+_FIRST, _PART = (
+    256 << 10,
+    4 << 20,
+)  # bytes of an answer that are sent together if they are found in time, at first, later
 _AT_ONCE = 0.02  # seconds for which rows that were found wait for more
 Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
+_Part = tuple[list[bytes | memoryview], int, bool]
+"""Bytes, how many rows they are, and whether there may be more."""
 
 
-async def answer_of(service: Service, result: Result) -> Found:
-    """A result with its first batch found: what is wrong with a statement is mostly told before any byte is sent."""
-    batches = result.batches()
-    first = await service.answer(next, batches, None)
+async def answered(service: Service, request: Request, ask: Callable[[], Found], form: Form) -> Response:
+    """The rows of a statement, a part at a time: the next is found while the client takes the last.
 
-    def all_of_them() -> Iterator[pa.RecordBatch]:
-        if first is not None:
-            yield first
-            yield from batches
-
-    return result.schema, all_of_them(), result
-
-
-def answered(service: Service, request: Request, found: Found, form: Form) -> Response:
-    """The rows of a statement, a part at a time: the next is found while the client takes the last."""
-    schema, batches, result = found
-    rows, line = Rows(form, schema), line_of(request.scope)
+    ask: runs it, on a thread, up to its first rows.  What is wrong with it is mostly told before any byte is sent.
+    """
+    line = line_of(request.scope)
+    finding = _Finding(form, framing if line is not None else list)
+    first = await service.answer(finding.begin, ask)
 
     async def parts() -> AsyncIterator[bytes]:
-        ahead = asyncio.ensure_future(service.answer(_together, rows, batches, line is not None))
+        (part, found, more), ahead = first, None
         try:
-            more = True
-            while more:
-                part, found, more = await ahead
+            while True:
                 service.counts["rows_out"] += found
                 if more:
-                    ahead = asyncio.ensure_future(service.answer(_together, rows, batches, line is not None))
+                    ahead = asyncio.ensure_future(service.answer(finding.next))
                 if part and line is not None:
                     await line.send(part, service.settings.send_wait)
                 elif part:
-                    yield part
-            if end := rows.end(**(await service.answer(worth_of, result))):
-                yield end
+                    yield b"".join(part)
+                if ahead is None:
+                    return
+                (part, found, more), ahead = await ahead, None
         except TimeoutError:
             raise  # a client that takes nothing is cut off
         except Exception as error:
             _, told = service.telling.told(error)
-            if not (last := rows.failed(told)):
+            if not (last := finding.rows.failed(told)):
                 raise  # cut off
             yield last
         finally:
-            ahead.cancel()
+            if ahead is not None:
+                ahead.cancel()
 
     return StreamingResponse(parts(), media_type=media_type(form))
 
 
-def _together(rows: Rows, batches: Iterator[pa.RecordBatch], chunk: bool) -> tuple[bytes, int, bool]:
-    """(the bytes of what is found next, how many rows, whether there may be more): as much as comes at once.
+class _Finding:
+    """An answer that is found a part at a time: its bytes, as much as comes at once, and after its rows its worth.
 
-    chunk: whether they are framed as one.  An error is raised once what was found before it is on its way.
+    joined: makes one chunk of the bytes of a part.
     """
-    parts: list[bytes] = []
-    size = found = 0
-    joined = framed if chunk else lambda *each: b"".join(each)
-    until = time.monotonic() + _AT_ONCE
-    try:
-        for batch in batches:
-            parts += (made := rows.rows(batch))
-            size += sum(map(len, made))
-            found += batch.num_rows
-            if size >= _PART or time.monotonic() >= until:
-                return joined(*parts), found, True
-    except Exception as error:
-        if not parts:
-            raise
-        kept = error
 
-        def failing() -> Iterator[pa.RecordBatch]:
-            raise kept
+    rows: Rows
 
-        return joined(*parts), found, True
-    return joined(*parts), found, False
+    def __init__(self, form: Form, joined: Callable[[list[bytes | memoryview]], list[bytes | memoryview]]) -> None:
+        self._form = form
+        self._joined = joined
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._result: Result | None = None
+        self._error: Exception | None = None
+        self._enough = _FIRST
+
+    def begin(self, ask: Callable[[], Found]) -> _Part:
+        schema, self._batches, self._result = ask()
+        self.rows = Rows(self._form, schema)
+        return self.next()
+
+    def next(self) -> _Part:
+        """An error is raised once what was found before it is on its way."""
+        if self._error is not None:
+            raise self._error
+        parts: list[bytes | memoryview] = []
+        size = found = 0
+        until = time.monotonic() + _AT_ONCE
+        try:
+            for batch in self._batches:
+                parts += (made := self.rows.rows(batch))
+                size += sum(map(len, made))
+                found += batch.num_rows
+                if size >= self._enough or time.monotonic() >= until:
+                    self._enough = min(2 * self._enough, _PART)
+                    return self._joined(parts), found, True
+            if end := self.rows.end(**worth_of(self._result)):
+                parts.append(end)
+        except Exception as error:
+            if not parts:
+                raise
+            self._error = error
+            return self._joined(parts), found, True
+        return self._joined(parts), found, False
 
 
 def worth_of(result: Result | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pytest
 import websockets.sync.client as ws
@@ -26,6 +27,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from served import TOKEN, Served, client_to, served
 
 import nile
+from nile.answers.result import Result
 from nile.server.forms import ARROW, read_rows
 from nile.server.guard import OPEN
 from nile.server.metrics import exposed
@@ -168,6 +170,49 @@ def test_an_error_on_the_way_is_told_in_the_answer(up: Served) -> None:
         push(client, pa.Table.from_pylist(big))
         said = client.post("/sql", content="SELECT sum(x) AS x FROM s")
         assert "SumOverflow" in said.text
+
+
+@pytest.mark.parametrize("form", ["application/x-ndjson", ARROW])
+def test_an_error_after_the_first_rows_is_told_after_them(
+    up: Served, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Rows that were found together with it are sent first; the answer does not end as if it were whole."""
+    found = Result.batches
+
+    def some(self: Result) -> Any:
+        yield from found(self)
+        raise SourceError("file: gone")
+
+    with up.client() as client:
+        push(client, pa.Table.from_pylist([{"ts": 1.0, "k": "a", "x": 1}]))
+        monkeypatch.setattr(Result, "batches", some)
+        said = client.post("/sql", content="SELECT x FROM s", headers={"accept": form})
+        assert said.status_code == 200
+        if form == ARROW:
+            reader = pa.ipc.open_stream(said.content)
+            batches = [reader.read_next_batch_with_custom_metadata() for _ in range(2)]
+            assert (batches[0][0].num_rows, batches[1][0].num_rows) == (1, 0)
+            assert b"gone" in batches[1][1][b"nile.error"]
+        else:
+            first, last = map(json.loads, said.text.splitlines())
+            assert (first, last["_error"]["kind"]) == ({"x": 1}, "SourceError")
+
+
+def test_columns_larger_than_what_a_socket_takes_arrive_whole_and_a_client_that_stops_is_let_go() -> None:
+    db = nile.connect()
+    rows = 4_000_000
+    db.register("long", pa.table({"ts": np.arange(rows) * 1.0, "x": np.arange(rows)}), time="ts")
+    with served(db, send_wait=0.5) as up, nile.connect(up.url, token=TOKEN) as far:
+        query = "SELECT ts, x FROM long"
+        for _ in range(2):  # the second time over the connection of the first
+            assert np.array_equal(far.sql(query).to_arrow()["x"].to_numpy(), np.arange(rows))
+        assert len(far._server._idle) == 1
+        stopped = iter(far.sql(query).batches())
+        next(stopped)
+        up.wait_until(lambda: up.refused.get("stalled") == 1)
+        with pytest.raises(SourceError, match="cut off"):
+            list(stopped)
+        assert far.sql("SELECT count(*) AS n FROM long").fetchall() == [(rows,)]
 
 
 def test_outputs_are_numbered_alike_for_all_and_resume_anywhere(up: Served) -> None:
