@@ -22,6 +22,7 @@ from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_o
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.sliding import SlidingStream
 from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.stages import Queue, Stage
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
 from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
 from nile.exact.pipeline.whole import Placing
@@ -75,7 +76,7 @@ class Built:
     """Every operator of a pipeline, by what the driver does with it."""
 
     HELD: ClassVar = ("arrivals", "streams", "joins", "all")
-    DERIVED: ClassVar = ("begins",)
+    DERIVED: ClassVar = ("begins", "stages")
 
     def __init__(self) -> None:
         self.arrivals: list[Incoming] = []
@@ -83,12 +84,27 @@ class Built:
         self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining | ConstrainedJoining] = []
         self.begins = False  # whether something holds before the first tuple
         self.all: list[Counted] = []  # inputs before what reads them
+        self.stages: list[Stage] = []  # likewise
 
     def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
         """The operator of a node, with all below it."""
+        known, below = len(self.arrivals), len(self.stages)
         made = self._made(plan, clock, reader, path)
         self.all.append(made)
+        inputs = [at for at in range(below, len(self.stages)) if self.stages[at].above is None]
+        queues = []
+        for at in inputs:
+            self.stages[at].above = len(self.stages)
+            queues += [queue for queue in (self.stages[at].queue,) if queue is not None]
+        arrivals = () if inputs else tuple(self.arrivals[known:])
+        self.stages.append(Stage(made, tuple(queues), tuple(inputs), arrivals))
         return made
+
+    def queued(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Queue:
+        """The same with a queue between it and what stands above."""
+        made = self.make(plan, clock, reader, path)
+        queue = self.stages[-1].queue = Queue(made)
+        return queue
 
     def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         base, above = chain_of(plan)
@@ -144,10 +160,10 @@ class Built:
             if isinstance(plan, Select | Project | Hop | Every) or (isinstance(plan, Union) and plan.all)
             else Reader(once=clock.negative and isinstance(plan, Group) and counts_alone(plan))
         )
-        inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
-        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
+        inputs = [self.queued(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.below.figures for each in inputs])
 
-    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Counted]) -> Operator:
+    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Queue]) -> Operator:
         """The operator of a node over its inputs."""
         match plan:
             case Select():

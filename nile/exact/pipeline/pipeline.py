@@ -20,6 +20,7 @@ from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
+from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
 from nile.exact.plan.constraints import StreamConstraint
 from nile.exact.state.arrow import Array, pa
@@ -34,10 +35,6 @@ Emit = Literal["append", "changes", "snapshot"]
 
 FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
-
-_MOST = 1 << 16  # events of a step
-_FIRST = 1 << 8
-_PAIRS = 1 << 20  # pairs that a step should not make more of
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,8 @@ class Pipeline:
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
-    HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "_done", "_advanced", "_finished", "_counts")
-    DERIVED: ClassVar = ("plan", "scheduling", "emit", "signed", "_events")
+    HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "stages", "_advanced", "_finished", "_counts")
+    DERIVED: ClassVar = ("plan", "scheduling", "emit", "signed", "deferred", "_found")
 
     def __init__(
         self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False
@@ -109,11 +106,14 @@ class Pipeline:
             self._built.all.append(self._root)
         self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
         self._passed = dict(self._last)  # no tuple of this time or before will come
-        self._done = EARLIEST
+        self._built.stages[-1].operator = self._root
+        self.stages = Stages(self._built.stages, self._marks, self._pairs, self._tell)
+        self.deferred = False
+        """Whether what comes waits until its operators are run (`stages`), or `settle` is called."""
+        self._found: list[Changes] = []
         self._advanced = EARLIEST
         self._finished = False
-        self._events = _FIRST
-        self._counts = {"tuples": 0, "changes": 0, "steps": 0}
+        self._counts = {"tuples": 0, "changes": 0}
 
     @property
     def schema(self) -> Any:
@@ -147,7 +147,7 @@ class Pipeline:
     @property
     def reached(self) -> tuple[Any, ...]:
         """How far it has come: the same of two pipelines that were told the same of time."""
-        return self._done, self._advanced, self._finished, self._clock.origin is None, self._last, self._passed
+        return self.stages.done, self._advanced, self._finished, self._clock.origin is None, self._last, self._passed
 
     def open_from(self, name: str) -> int | None:
         """The earliest instant at which tuples of a stream, or changes of a relation, can still arrive; None: any."""
@@ -209,6 +209,7 @@ class Pipeline:
         last = last if at is None else max(last, int(at))
         last = 0 if last == EARLIEST else last
         self._passed = dict.fromkeys(self._passed, NEVER)
+        self.deferred = False
         out = self._work(last, certain=True)
         self._finished = True
         if self.emit == "snapshot":
@@ -246,14 +247,15 @@ class Pipeline:
 
         The same tuples pushed give the same state, however they were cut into batches.  Not held is what says how the
         work was done rather than what it came to: steps taken, and the rows of the last snapshot (`Figures.held`).
-        Cost: a copy of the state.
+        Nothing waits (`settle`).  Cost: a copy of the state.
         """
+        assert not self.stages.waits and not self._found
         return {
             "format": FORMAT,
             "scheduling": self.scheduling,
             "emit": self.emit,
             "origin": self._clock.origin,
-            "done": self._done,
+            "done": self.stages.done,
             "advanced": self._advanced,
             "finished": self._finished,
             "tuples": self._counts["tuples"],
@@ -270,7 +272,7 @@ class Pipeline:
         Raises ConfigError if tuples were pushed to it; EnvelopeError for a state that is not of this plan, after which
         the pipeline is of no use.
         """
-        if self._counts["tuples"] or self._counts["steps"] or self._clock.origin is not None:
+        if self._counts["tuples"] or self.stages.steps or self._clock.origin is not None:
             raise ConfigError("restore: needed a pipeline that has seen nothing; got one at work; make a new one")
         held = Held(state, "state of a query")
         held.integer("format", FORMAT, FORMAT)
@@ -278,7 +280,7 @@ class Pipeline:
             if (given := held.text(name)) != own:
                 held.refuse(f"{name} {own!r}", given)
         self._clock.origin = held.integer_or_none("origin")
-        self._done = held.integer("done")
+        self.stages.resume(held.integer("done"))
         self._advanced = held.integer("advanced")
         self._finished = held.flag("finished")
         self._counts["tuples"] = held.integer("tuples", 0, MOST)
@@ -311,7 +313,7 @@ class Pipeline:
     def costs(self) -> dict[str, int]:
         """Tuples pushed, negative tuples made by W-Expire, pairs joined, changes emitted, steps taken."""
         negative = sum(each.negative for each in self._built.streams)
-        return {**self._counts, "negative": negative, "pairs": self._pairs()}
+        return {**self._counts, "steps": self.stages.steps, "negative": negative, "pairs": self._pairs()}
 
     def _ordered(self, name: str, times: Array) -> None:
         if self._finished or self._passed[name] == NEVER:
@@ -340,30 +342,34 @@ class Pipeline:
             if origin is None or origin > to:
                 return []
             self._clock.origin = origin
-        if to <= self._done:
-            return []
-        out = []
-        while self._done < to:
-            now = min([to, *(at for at in self._marks() if at is not None)])
-            pairs = self._pairs()
-            delta = self._root.step(now)
-            made = self._pairs() - pairs
-            if made > _PAIRS // 2:
-                self._events = max(16, self._events * _PAIRS // (2 * made))
-            else:
-                self._events = min(_MOST, 2 * self._events)
-            self._done = now
-            self._counts["steps"] += 1
-            if (changes := self._changes(delta)) is not None:
-                out.append(changes)
-        return out
+        self.stages.to = max(self.stages.to, to)
+        return [] if self.deferred else self.settle()
 
-    def _marks(self) -> Iterator[int | None]:
-        """Instants by which each stream has as many events as a step should have."""
+    def settle(self) -> list[Changes]:
+        """Work on all that waits; returns the changes that `taken` has not."""
+        self.stages.settle()
+        return self.taken()
+
+    def taken(self) -> list[Changes]:
+        """What operators that were run have brought out since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits, for an operator or to be `taken`."""
+        return self.stages.waits or bool(self._found)
+
+    def _tell(self, delta: Delta) -> None:
+        if (changes := self._changes(delta)) is not None:
+            self._found.append(changes)
+
+    def _marks(self, events: int) -> Iterator[int | None]:
+        """Instants by which each stream has so many events more."""
         for arrivals in self._built.arrivals:
-            yield arrivals.nth(self._events - 1)
+            yield arrivals.nth(events)
         for stream in self._built.streams:
-            yield stream.next_leaving(self._events - 1)
+            yield stream.next_leaving(events)
 
     def _pairs(self) -> int:
         return sum(each.pairs for each in self._built.joins)

@@ -167,6 +167,11 @@ class Incoming:
             self._kept.append((ts[at], rows, at))
 
     @property
+    def waiting(self) -> int:
+        """Tuples that have been pushed and not worked on, before the chain."""
+        return sum(each.shape[0] for each in self._raw)
+
+    @property
     def memory(self) -> int:
         kept = sum(each[0].nbytes + each[1].nbytes for each in self._kept)
         return int(kept + sum(each.nbytes for each in self._raw)) + self.back.memory

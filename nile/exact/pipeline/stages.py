@@ -1,0 +1,232 @@
+"""A plan as operators with queues between them, worked on one by one, in any order, with the same output.
+
+Every operator is asked for the same instants in the same order, whoever decides when: what one makes up to an instant
+waits in the queue of the one above until that one comes to it.  So no answer depends on the schedule.
+Source: STREAM (CIDR 2003), sections 3 and 4.2: operators, queues, and a scheduler that calls their run methods.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from nile.exact.pipeline.figures import Counted
+from nile.exact.pipeline.schedule import EARLIEST, Delta
+from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.state.held import Held, State
+
+__all__ = ["Queue", "Ran", "Stage", "Stages"]
+
+_MOST = 1 << 16  # events of a step
+_FIRST = 1 << 8
+_PAIRS = 1 << 20  # pairs that a step should not make more of
+
+
+class Queue:
+    """What an operator has made and the one above has not taken, which sees the operator itself.
+
+    With nothing in it a step is a step of the operator.
+    """
+
+    KIND: ClassVar = "queue"
+    HELD: ClassVar = ("below",)
+    DERIVED: ClassVar = ("schema", "_waiting", "_time")
+
+    def __init__(self, below: Counted) -> None:
+        self.below = below
+        self.schema = below.schema
+        self._waiting: deque[tuple[int, Delta, int]] = deque()
+        self._time: int | None = None  # of what was taken last; None: of the operator as it is
+
+    def fill(self, to: int) -> int:
+        """Let the operator work up to an instant; how many tuples came out of it."""
+        delta = self.below.step(to)
+        self._waiting.append((to, delta, self.below.time()))
+        return len(delta)
+
+    def step(self, to: int) -> Delta:
+        """All that changes up to `to`."""
+        if not self._waiting:
+            self._time = None
+            return self.below.step(to)
+        asked, delta, self._time = self._waiting.popleft()
+        assert asked == to
+        return delta
+
+    def time(self) -> int:
+        """GetTime, as it was when what was taken last was made."""
+        return self.below.time() if self._time is None else self._time
+
+    def contents(self) -> Any:
+        """The rows that hold now: nothing waits."""
+        return self.below.contents()
+
+    def capture(self) -> State:
+        """As the operator's: nothing waits."""
+        return self.below.capture()
+
+    def restore(self, held: Held) -> None:
+        """Of the operator."""
+        self.below.restore(held)
+
+    @property
+    def first(self) -> int:
+        """Tuples of what is taken next."""
+        return len(self._waiting[0][1]) if self._waiting else 0
+
+    @property
+    def tuples(self) -> int:
+        """Tuples that wait."""
+        return sum(len(delta) for _, delta, _ in self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of them."""
+        return sum(int(each.ts.nbytes + each.sign.nbytes + each.rows.nbytes) for _, each, _ in self._waiting)
+
+    @property
+    def memory(self) -> int:
+        return self.below.memory + self.waiting_bytes
+
+
+@dataclass(slots=True)
+class Stage:
+    """One operator.  inputs, below: the queues it reads, and who fills them; arrivals: the streams it reads itself;
+    queue, above: what it fills and for whom, None at the root; turn: how many instants it has come to.
+    """
+
+    operator: Counted
+    inputs: tuple[Queue, ...]
+    below: tuple[int, ...]
+    arrivals: tuple[Incoming, ...]
+    queue: Queue | None = None
+    above: int | None = None
+    turn: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """Tuples that wait for it."""
+        return sum(each.tuples for each in self.inputs) + sum(each.waiting for each in self.arrivals)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of them."""
+        return sum(each.waiting_bytes for each in self.inputs) + sum(each.memory for each in self.arrivals)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What an operator did: tuples that it took and made, whether these are the output of the plan."""
+
+    came: int
+    went: int
+    told: bool
+
+
+@dataclass
+class Stages:
+    """The operators of a plan, inputs before what reads them, and the instants that they have yet to come to.
+
+    marks: instants by which each stream has as many events as a step should have; pairs: made by joins so far;
+    tell: takes what comes out at the root.
+    """
+
+    HELD: ClassVar = ("stages", "to", "done", "steps")
+    DERIVED: ClassVar = ("marks", "pairs", "tell", "_instants", "_first", "_last", "_events", "_asked")
+
+    stages: list[Stage]
+    marks: Callable[[int], Iterator[int | None]]
+    pairs: Callable[[], int]
+    tell: Callable[[Delta], None]
+    to: int = EARLIEST
+    done: int = EARLIEST
+    steps: int = 0
+    _instants: deque[int] = field(default_factory=deque)
+    _first: int = 0
+    _last: int = EARLIEST
+    _events: int = _FIRST
+    _asked: int = _FIRST
+
+    def resume(self, done: int) -> None:
+        """Go on after an instant that all have come to."""
+        self.to = self.done = self._last = done
+
+    @property
+    def waits(self) -> bool:
+        """Whether any operator has something to come to."""
+        return self.done < self.to
+
+    def ready(self) -> list[int]:
+        """Which can run now."""
+        decided, more = self._first + len(self._instants), self._last < self.to
+        found = []
+        for number, stage in enumerate(self.stages):
+            if stage.inputs:
+                if stage.turn < min(self.stages[below].turn for below in stage.below):
+                    found.append(number)
+            elif stage.turn < decided or more:
+                found.append(number)
+        return found
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """From each operator that reads no other up to the root."""
+        found = []
+        for number, stage in enumerate(self.stages):
+            if not stage.inputs:
+                path = [number]
+                while (above := self.stages[path[-1]].above) is not None:
+                    path.append(above)
+                found.append(tuple(path))
+        return found
+
+    def run(self, number: int) -> Ran:
+        """Let one that is ready come to its next instant."""
+        stage = self.stages[number]
+        if stage.turn == self._first + len(self._instants):
+            self._decide()
+        now = self._instants[stage.turn - self._first]
+        before, pairs = sum(each.taken for each in stage.arrivals), self.pairs()
+        came = sum(each.first for each in stage.inputs)
+        if stage.queue is not None:
+            went = stage.queue.fill(now)
+        else:
+            delta = stage.operator.step(now)
+            went = len(delta)
+            self._pass(now)
+            self.tell(delta)
+        stage.turn += 1
+        self._measured(pairs)
+        return Ran(came + sum(each.taken for each in stage.arrivals) - before, went, stage.queue is None)
+
+    def settle(self) -> None:
+        """Let all come to all instants that wait, one after another."""
+        root = self.stages[-1].operator
+        while self._instants or self._last < self.to:
+            if not self._instants:
+                self._decide()
+            now, pairs = self._instants[0], self.pairs()
+            delta = root.step(now)
+            self._measured(pairs)
+            self._pass(now)
+            self.tell(delta)
+        for stage in self.stages:
+            stage.turn = self._first
+
+    def _decide(self) -> None:
+        later = (at for at in self.marks(self._events - 1) if at is not None and at > self._last)
+        self._last = min([self.to, *later])
+        self._instants.append(self._last)
+        self._asked, self._events = self._events, min(_MOST, 2 * self._events)
+        self.steps += 1
+
+    def _measured(self, before: int) -> None:
+        if (made := self.pairs() - before) > _PAIRS // 2:
+            self._events = max(16, self._asked * _PAIRS // (2 * made))
+
+    def _pass(self, now: int) -> None:
+        self._instants.popleft()
+        self._first += 1
+        self.done = now
+
