@@ -210,6 +210,7 @@ class Keeper:
             file = staged("state-constraint", _CONSTRAINT, measured)
             state.setdefault("constraints", {})[said] = {"at": at, "text": declared, "file": file}
             state["format"] = 4
+        live.standing.settle_all()
         for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
             if gone := set(standing.streams) - set(state["streams"]):
                 raise ConfigError(

@@ -13,6 +13,7 @@ from nile.base.room import LEAST_ROOM
 from nile.base.sizes import parse_size
 from nile.engine.database import Database
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.scheduled import Schedule
 from nile.summaries.errors import ConfigError, StoreError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.lazy import lazy
@@ -47,6 +48,9 @@ def connect(
     threads: int | None = None,
     state: int | str | None = None,
     cpu: float | None = None,
+    scheduler: str | None = None,
+    quantum: str | float | timedelta | None = None,
+    latency: str | float | timedelta = 0.1,
 ) -> Database:
     """Open a database: in memory, with a durable store (path), or one served by `nile serve`.
 
@@ -68,21 +72,19 @@ def connect(
     secret whenever it is opened, and does not contain it.  None: a faster hash that is the same everywhere.
     threads: how many an exact join of two streams, or the reading of a Parquet file, may use at once; None: as many as
     this process has cores.  Neither answers nor written bytes depend on it.
+    scheduler: which operator of the exact standing queries runs next: "fifo", "round-robin", "greedy", "chain" (queues
+    stay small) or "chain-latency" (and nothing waits longer than `latency`, where that can be).  Outputs do not depend
+    on it.  None: a push is worked on query by query.
+    quantum: the CPU time that a push may work; what is left waits in queues, until more is pushed, `run` is called or
+    somebody reads (docs/runtime.md).  None: all of it.
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
     if path == ":memory:":
         path = None
     if isinstance(path, str) and path.startswith(("http://", "https://")):
-        if (memory, checkpoint, read_only, hash_secret, threads, state, cpu) != (
-            None,
-            "10 s",
-            False,
-            None,
-            None,
-            None,
-            None,
-        ):
+        given = (memory, checkpoint, read_only, hash_secret, threads, state, cpu, scheduler, quantum, latency)
+        if given != (None, "10 s", False, None, None, None, None, None, None, 0.1):
             raise ConfigError(
                 "connect: needed an address and a token; got settings, which are the server's; leave them out"
             )
@@ -99,6 +101,8 @@ def connect(
     )
     room = None if limit is None else max(limit, LEAST_ROOM)
     bound = None if state is None else parse_size(state, where="state", least=_LEAST_STATE)
+    took = None if quantum is None else parse_duration(quantum, where="quantum") / 1e9
+    schedule = Schedule(scheduler, took, parse_duration(latency, where="latency") / 1e9)
     if path is None:
         if read_only:
             raise ConfigError(
@@ -106,7 +110,7 @@ def connect(
             )
         if limit is not None:
             bound = limit if bound is None else min(bound, limit)
-        return Database(hasher=hasher, threads=threads, means=_means(bound, cpu), room=room)
+        return Database(hasher=hasher, threads=threads, means=_means(bound, cpu), room=room, schedule=schedule)
     from nile.durable.keeper import Keeper
     from nile.pyramid.disk.directory import StoreDirectory
 
@@ -117,7 +121,7 @@ def connect(
         while True:
             try:
                 keeper = Keeper(directory, memory=limit, every=every, hasher=hasher)
-                return Database(keeper, hasher, threads=threads, means=_means(bound, cpu), room=room)
+                return Database(keeper, hasher, threads=threads, means=_means(bound, cpu), room=room, schedule=schedule)
             except BaseException as error:
                 directory.close()
                 if not (read_only and isinstance(error, StoreError)):

@@ -11,6 +11,7 @@ from nile.answers.result import Result
 from nile.engine.builders import Builders
 from nile.execution.live.live import Live
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.scheduled import Schedule
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
@@ -62,11 +63,12 @@ class Database(Builders):
         threads: int | None = None,
         means: Means | None = None,
         room: int | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         self._names = Registry(
             hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads, room=room
         )
-        self._live = Live(self._names, keeper, means)
+        self._live = Live(self._names, keeper, means, schedule)
 
     def __enter__(self) -> Database:
         self._names.check_open()
@@ -226,6 +228,14 @@ class Database(Builders):
         checkpoint was due and could not be written: then nothing was accepted; push the rows again.
         """
         return self._live.push(name, data, offset)
+
+    def run(self, seconds: float | None = None) -> int:
+        """Work on what waits in queues between operators of standing queries; how many tuples wait after that.
+
+        seconds: of CPU time, at most about; None: until nothing waits.  Without `connect(quantum=)` nothing ever does.
+        Raises ConfigError, and what a callback or a standing query raises.
+        """
+        return self._live.run(seconds)
 
     def offset(self, name: str) -> Any:
         """The last `offset` pushed to a live stream, else the number of rows pushed; after a crash, resume from there.

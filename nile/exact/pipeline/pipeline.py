@@ -249,7 +249,7 @@ class Pipeline:
         work was done rather than what it came to: steps taken, and the rows of the last snapshot (`Figures.held`).
         Nothing waits (`settle`).  Cost: a copy of the state.
         """
-        assert not self.stages.waits and not self._found
+        assert not self.waits
         return {
             "format": FORMAT,
             "scheduling": self.scheduling,

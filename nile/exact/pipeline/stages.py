@@ -105,16 +105,6 @@ class Stage:
     above: int | None = None
     turn: int = 0
 
-    @property
-    def tuples(self) -> int:
-        """Tuples that wait for it."""
-        return sum(each.tuples for each in self.inputs) + sum(each.waiting for each in self.arrivals)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of them."""
-        return sum(each.waiting_bytes for each in self.inputs) + sum(each.memory for each in self.arrivals)
-
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -157,6 +147,15 @@ class Stages:
     def waits(self) -> bool:
         """Whether any operator has something to come to."""
         return self.done < self.to
+
+    def waiting(self, number: int) -> tuple[int, int]:
+        """(tuples, bytes) that an operator could take: what streams have brought for instants that are not over is not
+        among them.
+        """
+        stage = self.stages[number]
+        own = [(each.waiting(self.to), each.memory) for each in stage.arrivals]
+        tuples = sum(each.tuples for each in stage.inputs) + sum(many for many, _ in own)
+        return tuples, sum(each.waiting_bytes for each in stage.inputs) + sum(held for many, held in own if many)
 
     def ready(self) -> list[int]:
         """Which can run now."""
@@ -229,4 +228,3 @@ class Stages:
         self._instants.popleft()
         self._first += 1
         self.done = now
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nile.exact.pipeline.figures import Figures
@@ -14,7 +15,8 @@ from nile.execution.exact.promised import Known
 from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.commits import Commits
 from nile.execution.live.indexed.standing import Indexed
-from nile.execution.live.running import Running, alike, counts_of, differences
+from nile.execution.live.likeness import alike, counts_of, differences
+from nile.execution.live.running import Running
 from nile.execution.reading import Readable
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
@@ -154,6 +156,7 @@ class ExactSubscription(Indexed):
         with self._lock:
             self._commits.check()
             self._tick()
+            self.settle()
             rows = self._plan.pipeline.snapshot().combine_chunks().to_batches()
             return [made for batch in rows if (made := self._tail.contents(batch)).num_rows]
 
@@ -195,6 +198,8 @@ class ExactSubscription(Indexed):
         mine, theirs = self._plan, other._plan
         if mine is theirs:
             return True
+        mine.settle()
+        theirs.settle()
         level = all(each._turn == plan.turn for plan in (mine, theirs) for each in plan.readers)
         if not level or not alike(mine.pipeline, theirs.pipeline):
             return False
@@ -212,6 +217,7 @@ class ExactSubscription(Indexed):
         """Go on with a plan of its own, of equal state."""
         self.unindexed()
         if len(self._plan.readers) > 1:
+            self.settle()
             shared, turn = self._plan, self._turn
             self._plan, self._turn = shared.alone(), 0
             self._plan.readers.append(self)
@@ -236,6 +242,7 @@ class ExactSubscription(Indexed):
         Outputs go on with the numbers they have.
         """
         self._alone()
+        self.settle()
         self._plan.leave(self, self._turn)
         self.query, self.choice, self._plan, self._more = query, choice, plan, None
         plan.readers.append(self)
@@ -243,11 +250,21 @@ class ExactSubscription(Indexed):
         self._passed_on = plan.passed_on
         self.regroup()
 
+    def ran(self, work: Callable[[], list[Changes]]) -> None:
+        """Operators of its plan have run, which is an event of its own: `work` gives what came out."""
+        self._work(partial(self._step, work))
+
+    def settle(self) -> None:
+        """Work on all that waits in queues between operators: a part of a change."""
+        if not self._closed:
+            self._plan.settle()
+
     def pause(self) -> None:
         with self._lock:
             if not self._closed:
                 with self._commits:
                     self._alone()  # others go on
+                    self.settle()
             super().pause()
 
     def end_together(self) -> None:
@@ -308,6 +325,7 @@ class ExactSubscription(Indexed):
     def _taken_back(self, name: str, gone: TakenBack) -> None:
         for each in self._plan.readers:
             each.unindexed()
+        self.settle()
         assert self._seen is not None
         if self._turn == self._plan.turn and any(each._seen != self._seen for each in self._plan.readers):
             for each in self._plan.readers[1:]:
@@ -324,6 +342,7 @@ class ExactSubscription(Indexed):
         For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
+            self.settle()
             self._fetch()
             seen: State = {} if self._seen is None else {"seen": self._seen}
             state = self._core()

@@ -15,6 +15,7 @@ from nile.execution.live.commits import Commits
 from nile.execution.live.constraints import Constraints
 from nile.execution.live.keeping import Keeping
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.scheduled import Schedule, Scheduled
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
 from nile.execution.registry import Registry
@@ -39,7 +40,13 @@ class Known:
     names: of the database.  definitions, offsets: of each stream, as made and how far read.  standing: its queries.
     """
 
-    def __init__(self, names: Registry, keeper: Keeping | None = None, means: Means | None = None) -> None:
+    def __init__(
+        self,
+        names: Registry,
+        keeper: Keeping | None = None,
+        means: Means | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.names = names
         self._keeper = keeper
         self._streams: dict[str, LiveStream] = {}
@@ -49,7 +56,7 @@ class Known:
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
         names.offsets = self.offsets
-        self.standing = Subscriptions()
+        self.standing = Subscriptions(Scheduled(schedule or Schedule(), bounded=means is not None))
         self.means = means
         if means is not None:
             means.others = self.standing.besides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from nile.execution.live.feeding import inputs_of
 from nile.execution.live.into import Into
 from nile.execution.live.known import Known
 from nile.execution.live.retracting import Goes, TakingBack, matched, signed_apart
+from nile.execution.live.scheduled import Schedule
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.operators.aggregate.scope import instant
@@ -119,6 +121,7 @@ class Live(Known):
                 done = stream.take(parts)
                 self.idleness.heard(stream)
                 self._move_on()
+                self.standing.work()
                 if offset is not None:
                     self.offsets[stream.name] = offset
                 if self.means is not None:
@@ -126,10 +129,30 @@ class Live(Known):
         return done
 
     def tick(self) -> None:
-        """Move on streams that are silent, as a push to another does and a reader that asks."""
-        if any(each.idle is not None for each in self._streams.values()):
+        """Move on streams that are silent, and what waits for operators, as a push does and a reader that asks."""
+        if self.standing.waits or any(each.idle is not None for each in self._streams.values()):
             with self.lock, self.commits:
                 self._move_on()
+                self.standing.work()
+
+    def run(self, seconds: float | None) -> int:
+        """Run operators that the scheduler lets wait; how many tuples go on waiting.  seconds: of CPU; None: all."""
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+            raise ConfigError(f"run: needed seconds of CPU time above 0, or none; got {seconds!r}; say db.run(0.01)")
+        with self.lock:
+            self.names.check_open()
+            with self.commits:
+                self.standing.work(math.inf if seconds is None else float(seconds))
+            self.commits.complain()
+            return self.standing.waiting[0]
+
+    def schedule(self, asked: Schedule) -> None:
+        """Schedule standing queries otherwise from now on; outputs stay as they would be."""
+        with self.lock:
+            with self.commits:
+                self.standing.schedule(asked)
+                self.standing.work()
+            self.commits.complain()
 
     def _move_on(self) -> None:
         streams = self.streams().values()
@@ -161,6 +184,8 @@ class Live(Known):
                 )
             with INTERRUPTS:
                 self.commits.check()
+                with self.commits:
+                    self.standing.settle_all()  # outputs are told before they are written
                 return self._keeper.checkpoint(self, self.names)
 
     def advance(self, time: Any, name: str | None) -> None:
@@ -182,6 +207,7 @@ class Live(Known):
                         stream.advance(now)
                 self.constraints.progress()
                 self.standing.progress()
+                self.standing.work()
             self.commits.complain()
 
     def punctuate(self, name: str, rows: pa.RecordBatch) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.pipeline.figures import Path
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
+from nile.exact.pipeline.stages import Ran, Stages
 from nile.exact.pipeline.tail import Tail, cut
-from nile.exact.state.held import State
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.promised import Known, Promised
@@ -30,14 +31,13 @@ from nile.execution.reading import Readable, Reading, named_leaf, selected
 from nile.expressions.tree import Column
 from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
 from nile.streams.live import LiveStream
+from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
-__all__ = ["Running", "alike", "counts_of", "differences", "tail_of"]
+__all__ = ["Running", "Waiting", "tail_of"]
 
 Array = np.ndarray[Any, Any]
 
-_COUNTS = ("tuples", "changes", "come", "gone", "pairs", "negative", "completed", "taken", "newest")
-"""What a state counts since the query was asked: what follows does not depend on it."""
 _MANY = 16
 """Readers from which on sorting what came costs less than that each looks at all of it."""
 
@@ -67,6 +67,18 @@ class Event:
         if (number, column) not in self.by_value:
             self.by_value[number, column] = ByValue(changes.rows.column(changes.rows.schema.get_field_index(column)))
         return self.by_value[number, column]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Tuples that wait for an operator, and their bytes.  between: behind others, not of the streams; path: its place
+    in the plan.
+    """
+
+    between: bool
+    path: Path | None
+    tuples: int
+    memory: int
 
 
 def _passed_on(above: list[Plan]) -> tuple[str, ...] | None:
@@ -188,7 +200,52 @@ class Running:
         twin.__dict__.update(self.__dict__)
         twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
+        twin.pipeline.deferred = self.pipeline.deferred
         return twin
+
+    @property
+    def stages(self) -> Stages:
+        """Its operators, as a scheduler runs them."""
+        return self.pipeline.stages
+
+    @property
+    def at_once(self) -> bool:
+        """Whether its operators have to run as soon as something comes, whatever the scheduler.
+
+        So for what fills a stream, which is told how far that has come, and for plans that go by constraints.  Of a
+        stream that is only selected from there is nothing to schedule.
+        """
+        return self.is_stream or bool(self.constraints) or any(each.into is not None for each in self.readers)
+
+    def run(self, number: int) -> Ran | None:
+        """Let an operator come to its next instant, and readers take what comes out; None: it failed, and they end."""
+        try:
+            ran = self.stages.run(number)
+        except Exception as error:
+            if isinstance(error, MemoryError) and not isinstance(error, NileError):
+                raise
+            self._hand_on(partial(_raise, error))
+            self.pipeline.deferred = False
+            return None
+        if ran.told and self.pipeline.waits:
+            self._hand_on(self.pipeline.taken)
+        return ran
+
+    def settle(self) -> None:
+        """Work on all that waits.  Readers have taken the same number of events."""
+        if self.pipeline.waits:
+            self._hand_on(self.pipeline.settle)
+
+    def queues(self) -> Iterator[Waiting]:
+        """What waits for each operator: of the whole plan, those below the top."""
+        for number, stage in enumerate(self.stages.stages):
+            node = stage.operator.figures()[0]
+            path = None if node.path is None else (*(0 for _ in self._nodes), *node.path)
+            yield Waiting(bool(stage.inputs), path, *self.stages.waiting(number))
+
+    def _hand_on(self, work: Callable[[], list[Changes]]) -> None:
+        for each in list(self.readers):
+            each.ran(work)
 
     def leave(self, reader: Any, turn: int) -> None:
         """One reader less, which has taken the events before `turn`."""
@@ -313,47 +370,5 @@ class Running:
                 yield leaf.alias, times, rows
 
 
-def counts_of(state: State) -> Iterator[tuple[Any, str]]:
-    """(where, its name) of everything in a state that counts what has been, always in the same order."""
-    for name, value in state.items():
-        if isinstance(value, dict):
-            yield from counts_of(value)
-        elif isinstance(value, list):
-            for each in value:
-                if isinstance(each, dict):
-                    yield from counts_of(each)
-        elif (name in _COUNTS and isinstance(value, int)) or (
-            name == "counts" and ("taken" in state or state.keys() == {"counts", "rows", "shown"})
-        ):
-            yield state, name
-
-
-def alike(mine: Pipeline, other: Pipeline) -> bool:
-    """Whether two pipelines of one plan go on alike whatever comes: they differ in what they have counted at most.
-
-    Cost: O(1) where they have come to different instants, else O(state).
-    """
-    if mine.reached != other.reached:
-        return False
-    states = [mine.capture(), other.capture()]
-    for state in states:
-        for where, name in counts_of(state):
-            where[name] = 0
-        state["origin"] = state["origin"] is None
-    (params, arrays), (others, theirs) = map(flat, states)
-    return (
-        params == others
-        and arrays.keys() == theirs.keys()
-        and all(
-            array.dtype == theirs[name].dtype
-            and array.shape == theirs[name].shape
-            and array.tobytes() == theirs[name].tobytes()
-            for name, array in arrays.items()
-        )
-    )
-
-
-def differences(mine: State, other: State) -> list[Any]:
-    """How much more `mine` has counted, for each of `counts_of`."""
-    pairs = zip(counts_of(mine), counts_of(other), strict=True)
-    return [here[name] - there[same] for (here, name), (there, same) in pairs]
+def _raise(error: Exception) -> list[Changes]:
+    raise error

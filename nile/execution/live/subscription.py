@@ -176,6 +176,9 @@ class Subscription(Outbox):
         """The declared constraints it relies on, as text."""
         return ()
 
+    def settle(self) -> None:
+        """Work on all that waits in queues between its operators: a part of a change."""
+
     def end_together(self) -> None:
         """All standing queries end next."""
 

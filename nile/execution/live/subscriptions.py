@@ -12,6 +12,7 @@ from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.indexed.selecting import LEAST, Selecting
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.scheduled import Schedule, Scheduled, plans_of
 from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
@@ -32,7 +33,8 @@ _STATE_SHARE = 4
 class Subscriptions:
     """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduled: Scheduled | None = None) -> None:
+        self.scheduled = Scheduled(Schedule()) if scheduled is None else scheduled
         self._running: list[Subscription] = []
         self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
         self._looked: dict[str, int] = {}
@@ -81,8 +83,34 @@ class Subscriptions:
             unit = grouped.get(id(one), one)
             units[id(unit)] = unit
         self._filling = [one for one in self._running if one.into is not None]
+        self.scheduled.follow(self._running)
         self._known_units, self._stale = list(units.values()), False
         return self._known_units
+
+    def schedule(self, asked: Schedule) -> None:
+        """Schedule otherwise from now on: a part of a change.  Raises ConfigError."""
+        self.scheduled.ask(asked)
+        self._regroup()
+        self._units()
+
+    def work(self, seconds: float | None = None) -> None:
+        """Run operators that the scheduler let wait: a part of a change.  seconds: of CPU, None: its quantum."""
+        self.scheduled.work(self._running, seconds)
+
+    @property
+    def waits(self) -> bool:
+        """Whether operators have something to do."""
+        return self.scheduled.waits(self._running)
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """(tuples, bytes) that wait for operators."""
+        return self.scheduled.waiting(self._running)
+
+    def settle_all(self) -> None:
+        """Work on all that waits for operators: a part of a change."""
+        for plan in plans_of(self._running):
+            plan.settle()
 
     def snapshot(self) -> tuple[list[Subscription], dict[str, tuple[QueryDefinition, Subscription]]]:
         """All there are, for `go_back`."""
@@ -181,6 +209,7 @@ class Subscriptions:
             id(one.plan): one.plan for one in self._running if isinstance(one, ExactSubscription) and not one.closed
         }
         for plan in plans.values():
+            plan.settle()
             plan.pipeline.punctuate(constraint, at, rows)
 
     def check_taking_back(self, stream: LiveStream) -> None:

@@ -42,13 +42,17 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "budget": _NUMBER,
         "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER,
         "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER,
-        "approximate": _YES,
+        "approximate": _YES, "queued": _YES,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
         "held": _WHOLE, "memory": _WHOLE,
     },
-    "nile_queues": {"kind": _TEXT, "of": _TEXT, "tuples": _WHOLE, "memory": _WHOLE},
+    "nile_queues": {"kind": _TEXT, "of": _TEXT, "path": _TEXT, "tuples": _WHOLE, "memory": _WHOLE},
+    "nile_scheduler": {
+        "name": _TEXT, "scheduler": _TEXT, "quantum": _NUMBER, "latency": _NUMBER, "tuples": _WHOLE, "memory": _WHOLE,
+        "peak": _WHOLE, "formed": _WHOLE,
+    },
     "nile_synopses": {"kind": _TEXT, "of": _TEXT, "column": _TEXT, "tuples": _WHOLE, "memory": _WHOLE},
     "nile_summaries": {
         "name": _TEXT, "stream": _TEXT, "column": _TEXT, "granularity": _TEXT, "rate": _WHOLE, "depth": _WHOLE,
@@ -71,7 +75,11 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
 }  # fmt: skip
 CONTROL = tuple(_COLUMNS)
 """The names of these relations; one that is registered under such a name comes first."""
-_SETTABLE = {"nile_queries": ("active", "budget", "weight", *PLANNED), "nile_summaries": ("memory",)}
+_SETTABLE = {
+    "nile_queries": ("active", "budget", "weight", *PLANNED),
+    "nile_summaries": ("memory",),
+    "nile_scheduler": ("scheduler", "quantum", "latency"),
+}
 _LEAST_COUNTERS = 1_024  # bytes
 
 Rows = Iterator[dict[str, Any]]
@@ -124,6 +132,9 @@ def update_control(live: Live, made: Update) -> Result:
             new = {column: row[f"new_{column}"] for column, _ in made.values}
             if planned := {column: new.pop(column) for column in PLANNED if column in new}:
                 steps.append(_set_plan(live, row["name"], planned))
+            if name == "nile_scheduler":
+                steps.append(partial(live.schedule, live.standing.scheduled.change(**new)))
+                continue
             steps += [_SET[name, column](live, row["name"], value) for column, value in new.items()]
         with INTERRUPTS:
             for step in steps:
@@ -233,6 +244,7 @@ def _queries(live: Live) -> Rows:
             "high": estimate.high, "shares": _names(live, one.sharers),
             "weight": one.weight if isinstance(one, BoundedSubscription) else None,
             "approximate": one.approximate if isinstance(one, BoundedSubscription) else None,
+            "queued": isinstance(one, ExactSubscription) and one.plan.pipeline.deferred,
             **({} if choice is None else {"scheduling": choice.scheduling, "algorithm": choice.algorithm or None}),
         }  # fmt: skip
 
@@ -261,8 +273,26 @@ def _queues(live: Live) -> Rows:
     for name, stream in live.streams().items():
         yield {"kind": "order", "of": name, "tuples": stream.pushed - stream.accounting.tuples_in, "memory": None}
     for query, _, _, one in _standing(live):
+        if isinstance(one, ExactSubscription) and one is one.sharers[0] and one.plan.pipeline.deferred:
+            of = _names(live, one.sharers) or query
+            for each in one.plan.queues():
+                yield {
+                    "kind": "operator" if each.between else "input", "of": of, "tuples": each.tuples,
+                    "path": None if each.path is None else ".".join(map(str, each.path)), "memory": each.memory,
+                }  # fmt: skip
         yield {"kind": "paused", "of": query, "tuples": one.waiting, "memory": one.waiting_bytes}
         yield {"kind": "unread", "of": query, "tuples": one.unread, "memory": one.unread_bytes}
+
+
+def _scheduler(live: Live) -> Rows:
+    """peak: the most bytes that waited when work began or ended; formed: how often chains were formed anew."""
+    scheduled = live.standing.scheduled
+    tuples, memory = live.standing.waiting
+    yield {
+        "name": "standing queries", "scheduler": scheduled.asked.scheduler, "quantum": scheduled.asked.quantum,
+        "latency": scheduled.asked.latency, "tuples": tuples, "memory": memory, "peak": scheduled.peak,
+        "formed": scheduled.formed,
+    }  # fmt: skip
 
 
 def _synopses(live: Live) -> Rows:
@@ -359,6 +389,7 @@ _ROWS: dict[str, Callable[[Live], Rows]] = {
     "nile_queries": _queries,
     "nile_operators": _operators,
     "nile_queues": _queues,
+    "nile_scheduler": _scheduler,
     "nile_synopses": _synopses,
     "nile_summaries": _summaries,
     "nile_sources": _sources,

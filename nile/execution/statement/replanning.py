@@ -57,6 +57,8 @@ def replan(live: Live, name: str, given: Mapping[str, str | None]) -> None:
         asked = asked_for(query, options, name)
         runs = replace(runs, text=asked.definition.text)
         choice = choose(asked.query, asked.options)
+        with live.commits:
+            standing.settle()
         plan, tail = _taken_over(place, standing, live.names, asked.query, choice, live.streams())
         with live.commits:
             was = standing.shape

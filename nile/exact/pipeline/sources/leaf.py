@@ -166,10 +166,9 @@ class Incoming:
             self._raw.append(ts)
             self._kept.append((ts[at], rows, at))
 
-    @property
-    def waiting(self) -> int:
-        """Tuples that have been pushed and not worked on, before the chain."""
-        return sum(each.shape[0] for each in self._raw)
+    def waiting(self, to: int) -> int:
+        """Tuples up to an instant that have been pushed and not worked on, before the chain."""
+        return sum(int(np.searchsorted(each, to, side="right")) for each in self._raw)
 
     @property
     def memory(self) -> int:
