@@ -8,14 +8,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nile.mining.clusters import Clusterer
 from nile.mining.matches import Matcher
+from nile.mining.patterns import PatternFinder
 from nile.mining.peaks import PeakFinder
 from nile.mining.periods import PeriodFinder
 from nile.mining.profile import Profiler
+from nile.mining.sequences import SequenceFinder
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["FUNCTIONS", "Call", "Finder", "Found", "Function", "Mined"]
+__all__ = ["FUNCTIONS", "Call", "Finder", "Found", "Function", "KeyedFinder", "Mined"]
 
 Array = np.ndarray[Any, Any]
 Option = int | float | str
@@ -26,8 +29,21 @@ Found = tuple[int, int, tuple[Any, ...]]
 class Finder(Protocol):
     """Looks at the values of one key, in their order.  However they are cut into batches, it finds the same."""
 
-    def push(self, at: Array, ts: Array, values: Array) -> list[Found]:
-        """What these values decide.  at: int64 [n], places in the stream; ts: [n] ns; values: [n] or [n, width]."""
+    def push(self, at: Array, ts: Array, values: Any) -> list[Found]:
+        """What these values decide.  at: int64 [n], places in the stream; ts: [n] ns.
+
+        values: float64 [n] for numbers, [n, width] for lists, n texts for symbols.
+        """
+
+    def finish(self) -> list[Found]:
+        """What is decided by that there are no more."""
+
+
+class KeyedFinder(Protocol):
+    """Looks at the values of all series, in the order of their tuples."""
+
+    def push_keyed(self, at: Array, ts: Array, values: Any, keys: list[Any]) -> list[tuple[Any, Found]]:
+        """(key, what its value decides).  keys: [n], of each value; as `Finder.push` otherwise."""
 
     def finish(self) -> list[Found]:
         """What is decided by that there are no more."""
@@ -37,13 +53,15 @@ class Finder(Protocol):
 class Function:
     """A table function.  given: its options and what they are unless said (a type: has to be said); gives: its columns.
 
-    values: whether it looks at numbers, or at lists of numbers; make: a finder, from options and the library's rows.
+    values: whether it looks at numbers, at lists of numbers, or at symbols, which are texts or numbers rounded down to
+    a multiple of its option `width`; make: a finder, from options and the library's rows; across: one for all series.
     """
 
     given: Mapping[str, Option | type]
     gives: tuple[tuple[str, str], ...]
     values: str
-    make: Callable[[Mapping[str, Any], Any], Finder]
+    make: Callable[[Mapping[str, Any], Any], Any]
+    across: bool = False
 
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -70,6 +88,25 @@ FUNCTIONS: Mapping[str, Function] = {
         (("match", "text"), ("distance", "number")),
         "lists",
         lambda given, library: Matcher(library, given["measure"], given["within"]),
+    ),
+    "CLUSTERS": Function(
+        {"radius": float, "half_life": float("inf"), "most": 100},
+        (("cluster", "whole"), ("distance", "number"), ("weight", "number")),
+        "lists",
+        lambda given, _: Clusterer(**given),
+    ),
+    "PATTERNS": Function(
+        {"period": int, "periods": 30, "least": 0.8, "most": 20, "width": 1.0},
+        (("since", "time"), ("pattern", "text"), ("symbols", "whole"), ("share", "number")),
+        "symbols",
+        lambda given, _: PatternFinder(**given),
+    ),
+    "SEQUENCES": Function(
+        {"length": int, "series": 2, "span": 1024, "width": 1.0},
+        (("since", "time"), ("sequence", "text"), ("series", "whole")),
+        "symbols",
+        lambda given, _: SequenceFinder(**given),
+        across=True,
     ),
 }
 """Of each name what it is."""
@@ -123,7 +160,7 @@ class Call:
         usual = FUNCTIONS[self.function].given
         return [(name, value) for name, value in self.options if value != usual[name]]
 
-    def finder(self, library: Any) -> Finder:
+    def finder(self, library: Any) -> Any:
         """A new one.  library: rows of that relation.  Raises ConfigError for options out of range."""
         return FUNCTIONS[self.function].make(dict(self.options), library)
 
@@ -139,14 +176,17 @@ class Call:
                 f"{where}: needed a column of '{self.stream}' ({', '.join(stream.names)}); got '{missing}'"
             )
         kind = stream.field(self.value).type
-        lists = FUNCTIONS[self.function].values == "lists"
+        wanted = FUNCTIONS[self.function].values
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-        inner = kind.value_type if is_list else kind
-        if is_list != lists or not (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
-            raise ConfigError(
-                f"{where}: needed {'lists of numbers' if lists else 'numbers'} in '{self.value}'; got {kind}"
-            )
-        kinds = {"time": pa.timestamp("ns"), "number": pa.float64(), "text": pa.string()}
+        inner = kind.value_type if is_list or pa.types.is_dictionary(kind) else kind
+        fits = pa.types.is_integer(inner) or pa.types.is_floating(inner)
+        if wanted == "symbols":
+            fits = fits or pa.types.is_string(inner) or pa.types.is_large_string(inner)
+        if is_list != (wanted == "lists") or not fits:
+            raise ConfigError(f"{where}: needed {_VALUES[wanted]} in '{self.value}'; got {kind}")
+        if FUNCTIONS[self.function].across and self.key is None:
+            raise ConfigError(f"{where}: needed a key, which tells series apart; got none; name its column third")
+        kinds = {"time": pa.timestamp("ns"), "number": pa.float64(), "text": pa.string(), "whole": pa.int64()}
         fields = [pa.field(time, kinds["time"])]
         if self.key is not None:
             found = stream.field(self.key).type
@@ -165,4 +205,5 @@ class Mined(str):
     __slots__ = ("call",)
 
 
+_VALUES = {"lists": "lists of numbers", "numbers": "numbers", "symbols": "text or numbers"}
 _KINDS = {int: "a whole number", float: "a number", str: "text"}

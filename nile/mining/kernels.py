@@ -8,7 +8,7 @@ import numpy as np
 
 from nile.summaries.kernels import allocating_kernel
 
-__all__ = ["peaks", "profiled", "smoothed"]
+__all__ = ["clustered", "peaks", "profiled", "smoothed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -125,3 +125,52 @@ def profiled(
                 best, nearest[end - begin] = squared, other
         distances[end - begin] = np.sqrt(best)
     return distances, nearest
+
+
+@allocating_kernel
+def clustered(
+    values: Array, ts: Array, usable: Array, radius: float, half_life: float, most: int,
+    centres: Array, weights: Array, times: Array, ids: Array, counts: Array,
+) -> Any:  # fmt: skip
+    """The cluster of each list, 0 for none, its distance from the centre before (-1: it is the first) and its weight.
+
+    values: [n, width]; ts, half_life: ns; usable: bool [n], whether it belongs to any.  centres: [room, width],
+    weights: as they were at times: [room]; ids: [room]; counts: how many there are and how many there have been.
+    The last five are brought up to date; there is room for all that may begin.
+    """
+    n, width = values.shape
+    which, distances, heavy = np.zeros(n, np.int64), np.full(n, -1.0), np.zeros(n)
+    for k in range(n):
+        if not usable[k]:
+            continue
+        best, nearest = np.inf, -1
+        for c in range(counts[0]):
+            squared = 0.0
+            for j in range(width):
+                squared += (values[k, j] - centres[c, j]) ** 2
+            if squared < best:
+                best, nearest = squared, c
+        distance = np.sqrt(best)
+        if nearest >= 0 and distance <= radius:
+            c = nearest
+            weights[c] = weights[c] * 2.0 ** (-(ts[k] - times[c]) / half_life) + 1.0
+            for j in range(width):
+                centres[c, j] += (values[k, j] - centres[c, j]) / weights[c]
+            distances[k] = distance
+        else:
+            c = counts[0]
+            if c == most:
+                lightest = np.inf
+                for other in range(most):
+                    weight = weights[other] * 2.0 ** (-(ts[k] - times[other]) / half_life)
+                    if weight < lightest or (weight == lightest and ids[other] < ids[c]):
+                        lightest, c = weight, other
+            else:
+                counts[0] += 1
+            counts[1] += 1
+            ids[c], weights[c] = counts[1], 1.0
+            for j in range(width):
+                centres[c, j] = values[k, j]
+        times[c] = ts[k]
+        which[k], heavy[k] = ids[c], weights[c]
+    return which, distances, heavy

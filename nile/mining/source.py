@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.raw import RawBatch, check_columns
-from nile.mining.call import FUNCTIONS, Call, Finder, Found
+from nile.mining.call import FUNCTIONS, Call, Finder, Found, KeyedFinder
 from nile.streams.manager import StreamManager
 from nile.summaries.heavy import pa
 
@@ -30,7 +30,8 @@ class Miner:
         self.schema = schema
         self._call = call
         self._library = library
-        self._lists = FUNCTIONS[call.function].values == "lists"
+        self._function = FUNCTIONS[call.function]
+        self._across: KeyedFinder | None = call.finder(library) if self._function.across else None
         self._finders: dict[Any, Finder] = {}
         self._seen, self._last = 0, 0
 
@@ -39,12 +40,17 @@ class Miner:
         at = np.arange(self._seen, self._seen + len(ts))
         self._seen += len(ts)
         self._last = int(ts[-1]) if len(ts) else self._last
+        column = batch.column(batch.schema.get_field_index(self._call.value))
+        if self._across is not None:
+            values, valid = self._symbols(column)
+            keys = batch.column(batch.schema.get_field_index(str(self._call.key))).take(pa.array(valid)).to_pylist()
+            return self._rows(self._across.push_keyed(at[valid], ts[valid], values, keys))
         found: list[tuple[Any, Found]] = []
         for key, mask in self._series(batch):
             if key not in self._finders:
                 self._finders[key] = self._call.finder(self._library)
             finder = self._finders[key]
-            values, valid = self._values(batch.column(batch.schema.get_field_index(self._call.value)), mask, finder)
+            values, valid = self._values(column, mask, finder)
             if len(valid):
                 found += [(key, each) for each in finder.push(at[valid], ts[valid], values)]
         found.sort(key=lambda pair: pair[1][0])
@@ -52,7 +58,8 @@ class Miner:
 
     def finish(self) -> pa.RecordBatch:
         """What is decided by that no tuples follow."""
-        found = [(key, each) for key, finder in self._finders.items() for each in finder.finish()]
+        every = self._finders if self._across is None else {None: self._across}
+        found = [(key, each) for key, finder in every.items() for each in finder.finish()]
         found.sort(key=lambda pair: pair[1][0])
         return self._rows([(key, (self._seen, self._last, row)) for key, (_, _, row) in found])
 
@@ -67,11 +74,29 @@ class Miner:
         for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=False):
             yield coded.dictionary[int(codes[order[begin]])].as_py(), order[begin:end]
 
-    def _values(self, column: pa.Array, places: Array, finder: Any) -> tuple[Array, Array]:
-        """(values, the places that have one)."""
-        if self._lists:
+    def _symbols(self, column: pa.Array) -> tuple[list[str], Array]:
+        """(texts, the places that have one) of a whole column."""
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            return column.take(pa.array(valid)).to_pylist(), valid
+        width = float(dict(self._call.options)["width"])
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        valid = np.flatnonzero(np.isfinite(numbers))
+        # What is a multiple but for rounding is that multiple; no text says -0.
+        below = np.floor(np.round(numbers[valid] / width, 9)) * width + 0.0
+        return [f"{each:.15g}" for each in below.tolist()], valid
+
+    def _values(self, column: pa.Array, places: Array, finder: Any) -> tuple[Any, Array]:
+        """(values, the places that have one) of one series."""
+        if self._function.values == "symbols":
+            texts, valid = self._symbols(column.take(pa.array(places)))
+            return texts, places[valid]
+        if self._function.values == "lists":
             rows = column.take(pa.array(places)).to_pylist()
-            values = np.full((len(rows), finder.width), np.nan)
+            if finder.width is None:
+                finder.width = next((len(row) for row in rows if row and None not in row), None)
+            values = np.full((len(rows), finder.width or 0), np.nan)
             for k, row in enumerate(rows):
                 if row is not None and len(row) == finder.width and None not in row:
                     values[k] = row
@@ -84,8 +109,8 @@ class Miner:
         columns: list[list[Any]] = [[each[1] for _, each in found]]
         if self._call.key is not None:
             columns.append([key for key, _ in found])
-        columns += [[each[2][k] for _, each in found] for k in range(len(FUNCTIONS[self._call.function].gives))]
-        of_ns = {self.schema.names[0], *(name for name, kind in FUNCTIONS[self._call.function].gives if kind == "time")}
+        columns += [[each[2][k] for _, each in found] for k in range(len(self._function.gives))]
+        of_ns = {self.schema.names[0], *(name for name, kind in self._function.gives if kind == "time")}
         arrays = [
             pa.array(column, pa.int64()).view(field.type) if field.name in of_ns else pa.array(column, field.type)
             for column, field in zip(columns, self.schema, strict=True)
