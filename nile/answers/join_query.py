@@ -215,6 +215,11 @@ def join_query(
             "on='key'), and join some of many first"
         )
     keys, *further = _key_parts(len(named), on, left_on, right_on)
+    if other := next((name for part in (keys, *further) for name in part if not isinstance(name, str)), None):
+        raise ConfigError(
+            f"join: needed names of columns; got {other!r}; for keys that streams call differently write "
+            "left_on=['shop', 'item'], right_on=['store', 'sku'], or register a stream with the other's names"
+        )
     unconditional = len(named) == 2 and where is None
     plain = unconditional and not further
     aliases = tuple(alias or name for name, alias in named)

@@ -141,9 +141,19 @@ class JoinWorth(Answer):
         """What to know before the answer is used.
 
         That the whole answer would cost less than the budget grants, with both costs, where it would; of a complete
-        sample that does not carry an interval, that it is unknown how many outputs there are.
+        sample that does not carry an interval, that it is unknown how many outputs there are; of a whole answer with a
+        fade factor, that it comes in no order of promise.
         """
-        return (*self._cheaper(), *self._uncertain())
+        return (*self._cheaper(), *self._uncertain(), *self._unordered())
+
+    def _unordered(self) -> tuple[str, ...]:
+        plan = self.plan
+        if not plan.ordered or plan.first is not None or plan.fade.factor >= 1.0 or plan.preference == "weighted":
+            return ()
+        return (
+            f"order: needed a budget for fade factor {plan.fade.factor:g}, which orders the work inside of one; got none: these "
+            "come as they are found; leave the fade factor out for the most promising first, or say BUDGET 10 %",
+        )
 
     def _uncertain(self) -> tuple[str, ...]:
         plan = self.plan

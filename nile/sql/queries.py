@@ -146,7 +146,11 @@ def _check(clauses: Clauses, bound: BoundBlock, binder: QueryBinder) -> None:
             "needed an aggregate, such as sum(price), for ERROR; got a query without; leave it out", begins["ERROR"]
         )
     if clauses.window is not None and not binder.sources.streams:
-        raise Fault("needed a stream for WINDOW; got stored relations alone; leave it out", begins["WINDOW"])
+        raise Fault(
+            "needed a stream for WINDOW; got stored relations alone; leave it out, or register a stream of them: "
+            "db.register('name', 'file.parquet', time='column')",
+            begins["WINDOW"],
+        )
     if clauses.window is not None and binder.sources.own_windows == binder.sources.streams:
         raise Fault(
             "needed a stream without a window of its own for WINDOW; got none; leave it out, or the brackets",

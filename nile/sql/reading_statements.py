@@ -79,9 +79,7 @@ def _told_of(cursor: Cursor, text: str, catalog: Catalog) -> Statement | None:
         return Describe("", query) if describe else Summarize(query)
     name = known_name(cursor, [*catalog.entries, *catalog.views], "a stream, relation or view, or a query")
     cursor.finish()
-    read = _read(f"SELECT * FROM {identifier(name)}", catalog, None)
-    assert isinstance(read, Select)
-    return Summarize(read.query)
+    return Summarize(_all_of(name, catalog))
 
 
 def _explaining(cursor: Cursor) -> tuple[bool, Literal["text", "json"]]:
@@ -101,20 +99,8 @@ def _explaining(cursor: Cursor) -> tuple[bool, Literal["text", "json"]]:
 
 
 def _copy(cursor: Cursor, text: str, catalog: Catalog) -> Copy:
-    """(query) TO 'path' [(FORMAT form, PARTITION_BY (column, ...))]"""
-    if not cursor.take("("):
-        raise cursor.fault("a query in parentheses after COPY, as in COPY (SELECT * FROM sales) TO 'file'")
-    begin = cursor.at
-    depth = 1
-    while depth and (token := cursor.peek()) is not None:
-        depth += (token.word == "(") - (token.word == ")")
-        cursor.at += 1
-    if depth:
-        raise cursor.fault("')' after the query")
-    inner = cursor.tokens[begin : cursor.at - 1]
-    if not inner:
-        raise Fault("needed a query between the parentheses; got none; write COPY (SELECT ...) TO 'file'", cursor.end)
-    query = rewrite(read_query(text, inner, catalog, cursor.values), catalog)
+    """(query) | name TO 'path' [(FORMAT form, PARTITION_BY (column, ...))]"""
+    query = _copied(cursor, text, catalog) if cursor.take("(") else _all_of(_copied_name(cursor, catalog), catalog)
     cursor.need("TO")
     path = cursor.text("the path of a file")
     form: Any = None
@@ -134,6 +120,36 @@ def _copy(cursor: Cursor, text: str, catalog: Catalog) -> Copy:
         cursor.need(")")
     cursor.finish()
     return Copy(query, path, form, tuple(by))
+
+
+def _copied(cursor: Cursor, text: str, catalog: Catalog) -> Query:
+    """The query up to its closing parenthesis."""
+    begin = cursor.at
+    depth = 1
+    while depth and (token := cursor.peek()) is not None:
+        depth += (token.word == "(") - (token.word == ")")
+        cursor.at += 1
+    if depth:
+        raise cursor.fault("')' after the query")
+    inner = cursor.tokens[begin : cursor.at - 1]
+    if not inner:
+        raise Fault("needed a query between the parentheses; got none; write COPY (SELECT ...) TO 'file'", cursor.end)
+    return rewrite(read_query(text, inner, catalog, cursor.values), catalog)
+
+
+def _copied_name(cursor: Cursor, catalog: Catalog) -> str:
+    """A stream, relation or view, whose rows are meant."""
+    names = [*catalog.entries, *catalog.views]
+    token = cursor.peek()
+    if token is None or not find(token.text, names):
+        raise cursor.fault("a query in parentheses after COPY, as in COPY (SELECT * FROM sales) TO 'file', or a name")
+    return known_name(cursor, names, "a stream, relation or view, or a query")
+
+
+def _all_of(name: str, catalog: Catalog) -> Query:
+    read = _read(f"SELECT * FROM {identifier(name)}", catalog, None)
+    assert isinstance(read, Select)
+    return read.query
 
 
 def _column(cursor: Cursor, query: Query) -> str:

@@ -293,7 +293,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """COPY (SELECT ...) TO 'path' [(FORMAT PARQUET | CSV, PARTITION_BY (column, ...))]: a query's answer as a file.
+    """COPY {(SELECT ...) | name} TO 'path' [(FORMAT PARQUET | CSV, PARTITION_BY (column, ...))]: rows as a file.
 
     form: None: by its name; by: columns, of whose values there is a folder each, with files in it.
     """

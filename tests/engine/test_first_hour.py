@@ -127,3 +127,35 @@ print(told)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     told = [("1970-01-01 00:00:01", 1, 1), ("1970-01-01 00:00:03", -1, 1), ("1970-01-01 00:00:09", 1, 2)]
     assert done.stdout.strip().startswith(str(told)[:-1])
+
+
+def test_frames_of_polars_are_pushed(db: nile.Database) -> None:
+    polars = pytest.importorskip("polars")
+    db.stream("live", pa.schema([("ts", pa.float64()), ("k", pa.int64())]), time="ts")
+    db.push("live", polars.DataFrame({"ts": [1.0, 2.0], "k": [3, 4]}))
+    with pytest.raises(nile.UnknownColumn, match="got 'other' too"):
+        db.push("live", polars.DataFrame({"ts": [3.0], "k": [5], "other": [0]}))
+    assert db.sql("SELECT k FROM live").fetchall() == [(3,), (4,)]
+
+
+def test_a_name_is_copied_whole(tmp_path: Path, db: nile.Database) -> None:
+    told = db.sql(f"COPY s TO '{tmp_path}/s.parquet'").fetchall()
+    assert told[0][0].startswith("4 rows written")
+    assert pq.read_table(tmp_path / "s.parquet").column("v").to_pylist() == ROWS["v"]
+    with pytest.raises(nile.SqlError):
+        db.sql(f"COPY s TO '{tmp_path}/t.parquet'", files=False)
+
+
+def test_keys_that_are_no_names_are_refused(db: nile.Database) -> None:
+    with pytest.raises(nile.ConfigError, match=r"needed names of columns; got \('k', 'k'\); .* write left_on="):
+        db.join("s", "s AS t", on=[("k", "k"), ("v", "v")], window=1)
+
+
+def test_a_fade_factor_without_a_budget_says_that_it_orders_nothing(db: nile.Database) -> None:
+    text = "SELECT a.v, b.v AS w FROM s a, s b WHERE a.k = b.k WITH PREFERENCE desc a.k FADE FACTOR 0.5 WINDOW 5"
+    (plan,) = db.sql("EXPLAIN " + text).fetchall()[0]
+    assert "a fade factor orders the work inside a budget, not the whole answer" in plan
+    result = db.sql(text)
+    assert result.to_arrow().num_rows == 8
+    assert any(told.startswith("order: needed a budget for fade factor 0.5") for told in result.warnings)
+    assert not db.sql(text.replace("FADE FACTOR 0.5 ", "")).warnings

@@ -144,7 +144,7 @@ def test_a_file_appears_whole_or_not_at_all(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("COPY items TO 'x.csv'", r"line 1, column 6: needed a query in parentheses after COPY"),
+        ("COPY nothing TO 'x.csv'", r"line 1, column 6: needed a query in parentheses after COPY"),
         ("COPY (SELECT item FROM 'items.csv' TO 'x.csv'", r"needed '\)' after the query"),
         ("COPY () TO 'x.csv'", "needed a query between the parentheses"),
         ("COPY (SELECT item FROM 'items.csv') TO x", "column 40: needed the path of a file"),

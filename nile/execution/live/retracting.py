@@ -66,7 +66,7 @@ def signed_apart(stream: LiveStream, data: Any) -> tuple[pa.Table, pa.RecordBatc
         return None
     data = rows_together(unwrapped(data))
     names: Any = data if isinstance(data, Mapping) else getattr(getattr(data, "schema", data), "names", None)
-    names = getattr(data, "columns", ()) if names is None else names
+    names = getattr(data, "columns", ()) if names is None or callable(names) else names  # of Polars it is a method
     if is_change_feed(stream, names):
         table = signed_rows(stream, data)
     elif SIGN not in names:

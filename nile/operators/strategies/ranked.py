@@ -64,6 +64,8 @@ def first_told(plan: JoinPlan, *, pair: bool) -> str | None:
     order = "fewest tuples of its key" if plan.preference == "asc" else "most matches"
     whole = plan.fraction >= 1.0
     if plan.first is None:
+        if plan.ordered and plan.fade.factor < 1.0:
+            return "all, as they are found: a fade factor orders the work inside a budget, not the whole answer"
         return f"all, {what} of the tuple with the {order} first" if can_rank(plan) and whole else None
     if not can_rank(plan) or not (pair or whole):
         return f"the first {plan.first:,}: as they are found"
