@@ -151,8 +151,8 @@ class JoinWorth(Answer):
         if not plan.ordered or plan.first is not None or plan.fade.factor >= 1.0 or plan.preference == "weighted":
             return ()
         return (
-            f"order: needed a budget for fade factor {plan.fade.factor:g}, which orders the work inside of one; got none: these "
-            "come as they are found; leave the fade factor out for the most promising first, or say BUDGET 10 %",
+            f"order: fade factor {plan.fade.factor:g} needed a budget, whose work it orders; got none: "
+            "these come as they are found; leave the fade factor out for the most promising first, or say BUDGET 10 %",
         )
 
     def _uncertain(self) -> tuple[str, ...]:

@@ -157,5 +157,5 @@ def test_a_fade_factor_without_a_budget_says_that_it_orders_nothing(db: nile.Dat
     assert "a fade factor orders the work inside a budget, not the whole answer" in plan
     result = db.sql(text)
     assert result.to_arrow().num_rows == 8
-    assert any(told.startswith("order: needed a budget for fade factor 0.5") for told in result.warnings)
+    assert any(told.startswith("order: fade factor 0.5 needed a budget") for told in result.warnings)
     assert not db.sql(text.replace("FADE FACTOR 0.5 ", "")).warnings
