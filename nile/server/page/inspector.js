@@ -17,6 +17,12 @@ const text = (x, y, kind = "") => {
   return one;
 };
 const say = (node, told) => { if (node.textContent !== told) node.textContent = told; };
+const few = (names) => {  // of a list of names as many as fit, and how many more there are
+  const each = names.split(", ");
+  let shown = names.length < 60 ? each.length : 1;
+  while (shown < each.length && each.slice(0, shown + 1).join(", ").length < 40) shown++;
+  return each.slice(0, shown).join(", ") + (shown < each.length ? ` and ${each.length - shown} more` : "");
+};
 const quoted = (name) => "'" + name.replaceAll("'", "''") + "'";
 const count = (n) => n === null || n === undefined ? "" : Math.abs(n) < 1e6 ? Math.round(n).toLocaleString("en") :
   n < 1e9 ? (n / 1e6).toFixed(2) + " M" : (n / 1e9).toFixed(2) + " G";
@@ -80,7 +86,7 @@ async function look() {
     gone("summaries", summaries.map((row) => row.name));
     const most = Math.max(1, ...parts.map((row) => row.memory ?? 0));
     table("memory", parts.filter((row) => row.memory).sort((a, b) => b.memory - a.memory).slice(0, 40),
-      (row) => [row.of ?? "", row.kind, count(row.tuples), bytes(row.memory), row.memory / most]);
+      (row) => [few(row.of ?? ""), row.kind, count(row.tuples), bytes(row.memory), row.memory / most]);
     if (summaries.length && now - zonesAt > ZONES_EVERY) {
       zonesAt = now;
       const zones = await rows("SELECT * FROM nile_zones");
