@@ -15,6 +15,8 @@ from nile.execution.values import filtered, schema_of
 from nile.expressions.tree import Node, rename
 from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.accounting import Accounting
+from nile.streams.arrow import ArrowSource
+from nile.streams.holding import Holding
 from nile.streams.live import SIGN as LOG_SIGN
 from nile.streams.manager import StreamManager
 from nile.streams.order import plain
@@ -156,7 +158,10 @@ class Reading:
         source, _ = self._home.relation(leaf.name)
         accounting = Accounting()
         batches = []
+        holding = None if isinstance(source, ArrowSource | Versions) else Holding(f"relation '{leaf.name}'")
         for batch, counted in self._relation(leaf.name, columns, _ROWS):
+            if holding is not None:
+                holding.keep(batch.columns, batch.num_rows)
             batches.append(batch)
             accounting = counted
         return None, _together(batches, source.schema, columns), accounting

@@ -151,7 +151,12 @@ def test_a_stream_that_must_be_held_whole_and_cannot_be_is_refused(
             lambda name: db.sql(text.format(name)).to_arrow(),
             lambda name: db.join(f"{name} AS x", f"{name} AS y", on="n", where="x.k <= y.k").run().to_arrow(),
         ):
-            with pytest.raises(nile.MemoryRefused, match=f"stream '{name}': needed all of its tuples in memory"):
+            with pytest.raises(nile.MemoryRefused, match=f"stream '{name}': needed all of its rows in memory"):
                 ask(name)
         assert sum(batch.num_rows for batch in db.sql(f"SELECT k, n FROM {name}").batches()) == ROWS
-    assert db.sql(text.format("b")).to_arrow().num_rows == wanted == ROWS
+    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
+    db.register("r", tmp_path / "a.parquet").register("s", table)
+    with pytest.raises(nile.MemoryRefused, match="relation 'r': needed all of its rows in memory"):
+        db.sql(text.format("r")).to_arrow()
+    for name in "bs":
+        assert db.sql(text.format(name)).to_arrow().num_rows == wanted == ROWS
