@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from nile.answers.result import Result
+from nile.base.durations import parse_duration
 from nile.engine.builders import Builders
 from nile.execution.live.live import Live
 from nile.execution.live.means.bounds import Means
@@ -18,6 +19,7 @@ from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.execution.statement.changing import is_changing, run_changing
 from nile.execution.statement.control import control_tables, update_control
+from nile.execution.statement.reducing import reduced
 from nile.execution.statement.statements import run_statement
 from nile.report.truth import ELSEWHERE
 from nile.sensors.table import Table
@@ -26,8 +28,9 @@ from nile.sql.inside import check_names_no_file, check_stays_inside
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Copy, Describe, Explain, Select, Show, Summarize, Update
+from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
-from nile.summaries.errors import UnknownStream
+from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -295,6 +298,24 @@ class Database(Builders):
         """
         query = read_query(text, self._names, params)
         return self._live.subscribe(query, Options.of(options), callback, name=name, unread=unread, when_full=when_full)
+
+    def reduced(self, text: str, *, window: str | float | timedelta | None = None, sample: float | None = None) -> str:
+        """The text of a query that takes less: no window longer than `window` (a whole stream gets one), and of each
+        stream at most the share `sample` of its tuples (SAMPLE), by which counts and sums are scaled.
+
+        What is returned is what would run: read it, EXPLAIN it, and ask it with `sql` or `subscribe`.  Raises SqlError,
+        and ConfigError where less input could make more output (under DISTINCT, right of EXCEPT, NOT EXISTS, outer
+        joins).
+        Source: STREAM (CIDR 2003), section 5.1.
+        """
+        if sample is not None and (
+            isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1
+        ):
+            raise ConfigError(f"reduced, sample: needed a share above 0 and up to 1; got {sample!r}; say sample=0.1")
+        length = None if window is None else parse_duration(window, where="reduced, window")
+        made = query_text(reduced(read_query(text, self._names, None), length, sample))
+        read_query(made, self._names, None)
+        return made
 
     def subscription(self, name: str) -> Subscription:
         """The standing query called `name`.  Raises UnknownStream."""
