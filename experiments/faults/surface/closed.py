@@ -55,6 +55,8 @@ _ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "offset": (("l",), {}),
     "checkpoint": ((), {}),
     "advance": ((10_000,), {}),
+    "run": ((), {}),
+    "reduced": (("SELECT k FROM r",), {"window": "1 s"}),
     "accounting": (("l",), {}),
     "late": (("l",), {}),
     "quarantine": (("l",), {}),
