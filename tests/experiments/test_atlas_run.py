@@ -226,7 +226,7 @@ def test_a_browser_finds_nothing_on_the_page_that_the_policy_forbids(made: dict[
 
 
 @browser
-@pytest.mark.parametrize(("width", "scheme"), [(390, 1), (1280, 0)])
+@pytest.mark.parametrize(("width", "scheme"), [(390, 0), (390, 1), (1280, 0), (1280, 1)])
 def test_the_page_fits_its_window(made: dict[str, Any], tmp_path: Path, width: int, scheme: int) -> None:
     measured = fitted(render(made), tmp_path, width, scheme)
     assert measured["wide"] <= measured["room"]

@@ -524,7 +524,7 @@ def test_a_browser_finds_nothing_that_the_policy_forbids(tmp_path: Path) -> None
 
 
 @browser
-@pytest.mark.parametrize(("width", "scheme"), [(390, 1), (1280, 0)])
+@pytest.mark.parametrize(("width", "scheme"), [(390, 0), (390, 1), (1280, 0), (1280, 1)])
 def test_the_page_fits_its_window_and_follows_the_scheme(tmp_path: Path, width: int, scheme: int) -> None:
     measured = fitted(render(fake_report()), tmp_path, width, scheme)
     assert width - 20 <= measured["room"] <= width
