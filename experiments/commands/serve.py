@@ -81,6 +81,7 @@ def serve(
         from nile.server.serve import Beside, Server, listen
         from nile.server.service import Service
         from nile.server.settings import Settings, new_token, read_token
+        from nile.server.telling import JsonLines
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"serve: needed the packages of the extra 'server'; got no {error.name}; pip install 'nile-streams[server]'"
@@ -94,7 +95,9 @@ def serve(
     )  # fmt: skip
     bound = listen(host, port)
     at = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-    logging.basicConfig(stream=sys.stderr, format="%(message)s")
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[lines])
     logging.getLogger("nile.server").setLevel(logging.INFO)
 
     def flight(service: Service) -> Beside:

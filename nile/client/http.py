@@ -100,7 +100,7 @@ class Http:
         with self._lock:
             for last in (method == "POST", True):
                 kept, self._kept = self._kept, None  # what is cut off in the middle is not used again
-                if kept is not None and time.monotonic() - self._used > _KEPT:
+                if kept is not None and (time.monotonic() - self._used > _KEPT or not _still_there(kept)):
                     kept.close()
                     kept = None
                 connection = kept or self._connection()

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nile.server.lanes import line_of
 from nile.server.settings import LOOPBACK, Settings
 from nile.server.telling import log
 from nile.server.tracing import traced
@@ -109,7 +110,10 @@ class Guard:
             await self.app(scope, self._bounded(receive), sending)
         except TimeoutError:
             self.refused["stalled"] += 1
-            raise
+            line = line_of(scope)
+            if line is None:
+                raise
+            await line.cut()  # what is raised would be a page of traceback in the log, for as many clients as stall
 
     @contextmanager
     def stream(self, client: str) -> Iterator[bool]:

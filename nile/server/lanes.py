@@ -66,6 +66,11 @@ class Line:
         with contextlib.closing(transport.get_extra_info("socket").dup()) as direct:
             await _send_all(direct, [memoryview(part) for part in parts], transport, wait)
 
+    async def cut(self) -> None:
+        """End the connection now, with what it holds."""
+        self._spoken.transport.abort()
+        await asyncio.sleep(0)  # until the protocol knows
+
     async def _write_slices(self, part: bytes | memoryview, wait: float) -> None:
         spoken, rest = self._spoken, memoryview(part)
         while rest and not spoken.transport.is_closing():

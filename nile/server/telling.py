@@ -23,7 +23,7 @@ from nile.summaries.errors import (
     UnknownStream,
 )
 
-__all__ = ["Telling", "log"]
+__all__ = ["JsonLines", "Telling", "log"]
 
 _LOGGER = logging.getLogger("nile.server")
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -40,6 +40,19 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 def log(event: str, **facts: Any) -> None:
     """A line of JSON in the log `nile.server`."""
     _LOGGER.info(json.dumps({"at": round(time.time(), 3), "event": event, **facts}, default=str))
+
+
+class JsonLines(logging.Formatter):
+    """Every record as a line of JSON: ours are already, those of packages become {"at", "event": "log", ...}."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == _LOGGER.name:
+            return record.getMessage()
+        told = {"at": round(record.created, 3), "event": "log", "of": record.name, "level": record.levelname.lower()}
+        told["message"] = record.getMessage()
+        if record.exc_info:
+            told["trace"] = self.formatException(record.exc_info)
+        return json.dumps(told, default=str)
 
 
 class Telling:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import logging
+import os
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from websockets.exceptions import InvalidStatus
 import nile
 from nile.server import serve
 from nile.server.forms import ARROW
+from nile.server.telling import JsonLines
 
 SECRET_PLACE = "place-of-secrets"
 
@@ -402,3 +406,86 @@ def test_a_body_that_is_closed_by_halves_takes_nothing(up: Served) -> None:
         line.shutdown(socket.SHUT_WR)
         assert b" 200 " not in line.recv(4_000)
     assert up.db.accounting("s").tuples_in == 2
+
+
+def test_answers_that_nobody_reads_are_let_go_without_a_word_in_the_log_and_hold_no_descriptor(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Stalled ones, and some whose client hangs up in the middle, or closes one half."""
+    db, asked = nile.connect(), b"SELECT ts, x FROM long"
+    db.register("long", pa.table({"ts": pa.array(range(2_000_000), pa.float64()), "x": range(2_000_000)}), time="ts")
+    caplog.set_level("WARNING")
+    with served(db, send_wait=0.5) as up, up.client() as client:
+        client.get("/streams")
+        before = len(os.listdir("/proc/self/fd"))
+        held = []
+        for number in range(15):
+            line = socket.create_connection(("127.0.0.1", up.port), timeout=10)
+            line.sendall(head(Accept=ARROW, Content_Length=str(len(asked))) + asked)
+            held.append(line)
+            if number >= 5:
+                assert line.recv(1 << 16)
+                line.close() if number % 2 else line.shutdown(socket.SHUT_WR)
+        assert client.post("/sql", content="SELECT count(*) AS n FROM long").json() == {"n": 2_000_000}
+        up.wait_until(lambda: up.refused.get("stalled") == 5)
+        for line in held:
+            line.close()
+        up.wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    assert caplog.records == []
+
+
+def test_a_client_goes_on_when_its_server_was_restarted(tmp_path: Path) -> None:
+    """The connections that it kept are gone; it opens others, for what must not be sent twice as well."""
+    port = 0
+    far: Any = None
+    for life in range(2):
+        with served(nile.connect(tmp_path, checkpoint=None), port=port) as up:
+            port = up.port
+            far = far or nile.connect(up.url, token=TOKEN)
+            assert far.sql("SELECT 1 AS x").fetchall() == [(1,)]
+            far.stream(f"s{life}", [("ts", pa.float64())], time="ts")
+            assert far.push(f"s{life}", {"ts": [1.0]}) == 1
+
+
+def test_what_packages_log_is_a_line_of_json_too() -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "bad %s", ("frame",), sys.exc_info())
+    line = JsonLines().format(record)
+    told = json.loads(line)
+    assert "\n" not in line
+    assert (told["event"], told["of"], told["message"]) == ("log", "uvicorn.error", "bad frame")
+    assert "two" in told["trace"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x05hello", 1002),
+        (b"\x82\xff" + struct.pack(">Q", 1 << 40) + b"mask" + b"x" * 40, 1009),
+        (b"\xf1\x80mask", 1002),
+        (b"\x89\xfe\x01\x00mask" + b"x" * 256, 1002),
+        ((b"\x01\xfe\xff\xffmask" + b"x" * 65_535) + (b"\x00\xfe\xff\xffmask" + b"x" * 65_535), 1009),
+        (b"\x88\x82mask\x00\x00", 1002),
+        (b"\x81\x82\x00\x00\x00\x00\xff\xfe", 1007),
+    ],
+    ids=["unmasked", "huge", "reserved bits", "long ping", "never finished", "bad close", "no text"],
+)
+def test_frames_that_are_none_close_their_socket(up: Served, frame: bytes, code: int) -> None:
+    with up.client() as client:
+        client.put("/queries/q", json={"sql": "SELECT k FROM s"})
+    asked = head(
+        "/queries/q/socket", "GET", Upgrade="websocket", Connection="Upgrade", Sec_WebSocket_Version="13",
+        Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+    )  # fmt: skip
+    with socket.create_connection(("127.0.0.1", up.port), timeout=10) as line:
+        line.sendall(asked)
+        assert b" 101 " in line.recv(4_096)
+        found = b""
+        with contextlib.suppress(ConnectionError):
+            line.sendall(frame)
+            while struct.pack(">H", code) not in found and (part := line.recv(4_096)):
+                found += part
+        assert struct.pack(">H", code) in found
+    up.wait_until(lambda: not up.server.app.open)
