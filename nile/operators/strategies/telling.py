@@ -41,8 +41,9 @@ def told(
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
         unseen = of_one_key([n - float(one) for n, one in zip(tuples, stood, strict=True)], window, span)
-        if not keys.any():  # of those that were drawn among others none has a pair: of the others some may
-            unseen += _NONE_OF / float(level.min())
+    least = float(admission.level.min())
+    if least < 1.0 and not keys.any():  # of keys that were drawn among others none has a pair: of the others some may
+        unseen += _NONE_OF / least
     largest = float(np.sqrt(keys.max(initial=0.0)))
     return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence, largest)
 
