@@ -19,6 +19,7 @@ from nile.summaries.kernels import part
 _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
 _LEAST_RATE = 1e-3
+_LEAST_RATE_OF_RANGES = 0.25  # a record costs less than the tuple it goes with: fewer save little, and stand for too much
 _SAVED_ENTRANCES = 4.0
 _RESERVE, _RESERVE_SHARE = 64.0, 0.2  # entrances, and of the tuples in a window
 _SAVED_MOST = 0.5  # of what outputs would get
@@ -220,4 +221,5 @@ def sampling_rate(st: Clocked, price: float, cushion: float) -> float:
     left = coming * real[js.PER_ARRIVAL] - entering
     spare = max(real[js.CREDIT] - _held_back(st, cushion), -_SAVED_MOST * left)
     free = left + spare - _PROMISED * price * real[js.BACKLOG]
-    return min(1.0, max(_LEAST_RATE, free / (taken * real[js.MATCHES] * price)))  # type: ignore[no-any-return]
+    least = _LEAST_RATE_OF_RANGES if st.setting[js.RANGES] else _LEAST_RATE
+    return min(1.0, max(least, free / (taken * real[js.MATCHES] * price)))  # type: ignore[no-any-return]

@@ -95,6 +95,12 @@ def test_work_that_takes_longer_than_believed_is_noticed_before_most_of_the_time
     assert np.std(totals) <= 0.04
 
 
+def test_range_records_of_several_streams_add_up_where_time_runs_out_early() -> None:
+    """Where credit was out, records were drawn at one in a thousand, which is never."""
+    case = next(case for case in SAMPLED if case.name == "three streams, countsketch, ranges")
+    held(case, 200, 0.1, 0.01)
+
+
 def test_what_is_left_follows_what_work_has_taken() -> None:
     pace = Pace(arrivals=10_000, exact=400_000.0, outputs=20_000.0, most=1e7)
     begun = pace.left(0, 0.0, 0.0)
