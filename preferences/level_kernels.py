@@ -19,7 +19,7 @@ from nile.summaries.kernels import part
 _CLEARING = 4096.0  # arrivals over which a lag is made good
 _WARM_UP = 64
 _LEAST_RATE = 1e-3
-_LEAST_RATE_OF_RANGES = 0.25  # a record costs less than the tuple it goes with: fewer save little, and stand for too much
+_LEAST_RATE_OF_RANGES = 0.25  # a record costs less than the tuple it goes with: fewer save little
 _SAVED_ENTRANCES = 4.0
 _RESERVE, _RESERVE_SHARE = 64.0, 0.2  # entrances, and of the tuples in a window
 _SAVED_MOST = 0.5  # of what outputs would get
