@@ -200,7 +200,7 @@ def test_an_error_after_the_first_rows_is_told_after_them(
 
 def test_columns_larger_than_what_a_socket_takes_arrive_whole_and_a_client_that_stops_is_let_go() -> None:
     db = nile.connect()
-    rows = 4_000_000
+    rows = 2_000_000
     db.register("long", pa.table({"ts": np.arange(rows) * 1.0, "x": np.arange(rows)}), time="ts")
     with served(db, send_wait=0.5) as up, nile.connect(up.url, token=TOKEN) as far:
         query = "SELECT ts, x FROM long"
