@@ -149,7 +149,9 @@ def _attempt(seed: int) -> None:
     names = ["rows", "running", *rng.choice(["windowed", "distinct", "join", "desc", "weighted", "asc"], 1)]
     with tempfile.TemporaryDirectory() as folder:
         stores = [Path(folder, name) for name in "xy"] if seed % 5 == 0 else [None, None]
-        cut_into([Scene(tuple(names), store=store, polled=("rows",)) for store in stores], rng, seed, _change)
+        scheduler = str(rng.choice(["fifo", "round-robin", "greedy", "chain"])) if seed % 3 == 1 else None
+        scenes = [Scene(tuple(names), store=store, polled=("rows",), scheduler=scheduler) for store in stores]
+        cut_into(scenes, rng, seed, _change)
 
 
 def _change(rng: np.random.Generator) -> tuple[Step, list[Step]]:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from nile.engine.connect import connect
-from nile.engine.database import Database
 from nile.execution.held import packed
 from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
@@ -71,7 +70,7 @@ class Scene:
     """Streams a and b (out of order by up to a second), relations r and p, which changes, a summary, and these queries.
 
     told: the rows that callbacks were told, by query; callbacks: what is called with a batch beside noting it.
-    store: where its store lies, None for none.
+    store: where its store lies, None for none; scheduler: of operators of exact queries, None: each query by itself.
     """
 
     def __init__(
@@ -81,8 +80,10 @@ class Scene:
         store: Path | None = None,
         polled: tuple[str, ...] = (),
         callbacks: dict[str, Callback] | None = None,
+        scheduler: str | None = None,
     ) -> None:
-        self.db = Database() if store is None else connect(store, checkpoint=None)
+        self.scheduler = scheduler
+        self.db = connect(store, checkpoint=None, scheduler=scheduler)
         self.told: dict[str, list[dict[str, Any]]] = {}
         self.standing: dict[str, Subscription] = {}
         self.store = store
@@ -132,7 +133,7 @@ class Scene:
     def reopen(self) -> None:
         """The database as another process would have it."""
         assert self.store is not None
-        self.db = connect(self.store, checkpoint=None)
+        self.db = connect(self.store, checkpoint=None, scheduler=self.scheduler)
         self.standing.clear()
         self.found_again()
 

@@ -209,7 +209,7 @@ def _check_copy(copy: Path, goods: Path, held: list[dict[str, Any]], told: str) 
     """What a kill left opens as of one of the generations that there may be."""
     copy.with_suffix(".csv").write_text(goods.read_text())
     scene = object.__new__(Flowing)
-    scene.store, scene.standing, scene.told = copy, {}, {}
+    scene.store, scene.standing, scene.told, scene.scheduler = copy, {}, {}, None
     try:
         scene.reopen()
     except NileError as error:
