@@ -28,7 +28,7 @@ QUERIES: list[tuple[str, dict[str, Any]]] = [
     ("SELECT DISTINCT k FROM (SELECT k FROM a UNION SELECT k FROM b) AS u WINDOW 5", {}),
     ("SELECT k FROM a EXCEPT SELECT k FROM b WINDOW 5", {"scheduling": "tpa"}),
     ("SELECT a.t, a.k FROM a LEFT JOIN b ON a.k = b.k WHERE b.k IS NULL WINDOW 5", {}),
-    ("SELECT k, v FROM a ORDER BY v DESC LIMIT 3 WINDOW 5", {}),
+    ("SELECT k, v FROM a ORDER BY v DESC, k LIMIT 3 WINDOW 5", {}),
     ("SELECT k, count(*) AS n FROM a GROUP BY k WINDOW 5", {"emit": "snapshot"}),
 ]
 
