@@ -151,6 +151,8 @@ class Dispatcher:
                 self._plans += 1
             alive[key] = known
             to = plan.stages.to
+            while known.pushes and plan.stages.done >= known.pushes[0].to:
+                known.pushes.popleft()  # worked off by whoever looked at its state
             if plan.stages.waits and (not known.pushes or known.pushes[-1].to < to):
                 self._number += 1
                 known.pushes.append(_Push(to, self._number, now))
@@ -225,7 +227,8 @@ class Dispatcher:
 
     def _late(self) -> _Known | None:
         """The plan with the oldest push, where something would be late if that waited longer."""
-        waiting = sorted((each for each in self._known.values() if each.pushes), key=lambda each: each.pushes[0].number)
+        some = (each for each in self._known.values() if each.pushes and each.stages.waits)
+        waiting = sorted(some, key=lambda each: each.pushes[0].number)
         now = time.monotonic()
         for each in waiting:
             now += each.rest

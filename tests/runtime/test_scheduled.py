@@ -195,6 +195,19 @@ def test_a_scheduler_is_changed_and_taken_away_while_batches_wait() -> None:
         assert counts.outputs == sum(len(each) for each in heard) > 0
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_worked_off_by_whoever_looked_at_its_state_is_not_run_again(name: str) -> None:
+    with opened(scheduler=name, quantum=1e-9, latency=1e-9) as db:
+        counts = db.subscribe(f"{GROUPED} WINDOW 6", emit="append", name="q")
+        for number in range(9):
+            for each in "ab":
+                db.push(each, {"t": [number + 0.5], "k": ["x"], "v": [1.0]})
+            if number % 3 == 0:
+                counts.capture()
+        assert db.run() == 0
+        assert counts.outputs > 0
+
+
 def test_a_query_that_fails_while_it_runs_ends_alone() -> None:
     with opened(scheduler="chain", quantum=1e-9) as db:
         bad = db.subscribe("SELECT max(n) AS n FROM (SELECT count(*) AS n FROM a GROUP BY k) AS g WINDOW 6")
