@@ -161,6 +161,7 @@ def test_bodies_and_headers_that_trickle_are_let_go(up: Served, monkeypatch: pyt
         "CREATE STREAM x FROM '{home}/file.csv' TIMESTAMP BY ts",
         "CREATE RELATION x FROM '/etc/passwd'",
         "COPY (SELECT * FROM s) TO '{home}/out.csv'",
+        "COPY s TO '{home}/out.csv'",
         "CREATE SENSORS x (a INT, v STREAM(y INT) USING 'os:system')",
         "CREATE VIEW v AS SELECT * FROM '{home}/file.csv'",
     ],

@@ -17,7 +17,6 @@ STATEMENTS = """
 ATTACH 'file.db'
 ATTACH DATABASE 'file.db' AS f (TYPE sqlite)
 DETACH f
-COPY rooms TO 'file.csv'
 COPY rooms FROM 'file.csv'
 COPY (SELECT * FROM rooms) TO 'file.parquet' (FORMAT json)
 EXPORT DATABASE 'dir'
