@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.parts import SIZE
+from nile.exact.join.parts import SIZE, room_for_outputs
 from nile.exact.join.shared import in_all
 from nile.exact.join.threads import Ahead, cores, together, useful
 
@@ -212,7 +212,7 @@ class Lists:
         for one in slices:
             self._pass(one, place)
             while (progress[:2] < one.end).any():
-                out = np.empty((2, room), np.int64)
+                out = room_for_outputs(2, room)
                 written = kernels.write_pairs(
                     *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, progress, out[0], out[1]
                 )

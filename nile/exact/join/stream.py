@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from nile.exact.join.listed import Lists, suits
-from nile.exact.join.parts import gaps_filled, in_parts, parts_of
+from nile.exact.join.parts import gaps_filled, in_parts, parts_of, room_for_outputs
 
 __all__ = ["ChainStream"]
 
@@ -131,7 +131,7 @@ class ChainStream:
         while why != kernels.FINISHED:
             if why == kernels.GROW:
                 self._resize(2 * self._times[0].shape[0])
-            out = np.empty((2, room), np.int64)
+            out = room_for_outputs(2, room)
             why = kernels.join_pairs(
                 ts[0], codes[0], ts[1], codes[1], self._window, *self._rings, *self._times, self._heads,
                 self._shift, self._place, self._resume, out[0], out[1], self._costs,

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.join.parts import room_for_outputs
 from nile.exact.join.window_graph import UNBOUNDED, WindowGraph
 from nile.exact.state import arrow
 
@@ -152,7 +153,7 @@ class WalkJoin:
         while why != parts.FINISHED:
             if why == parts.GROW:
                 self._resize(2 * self._buffers.ts.shape[1])
-            out = np.empty((self._streams, _ROOM), np.int64)
+            out = room_for_outputs(self._streams, _ROOM)
             why = kernels.join_batch(self._buffers, self._rules, walk, which, ts, values, self._null, out, self._costs)
             written = int(walk.at[parts.WRITTEN])
             if written:
