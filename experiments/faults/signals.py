@@ -38,6 +38,7 @@ _BATCH = 60
 _NAMES = ("rows", "windowed", "join", "desc")
 _LONGEST = 0.04  # s from one signal to the next, at most
 _PATIENCE = 300.0  # s: a machine may be busy
+_AGAIN = 10.0  # s after which a signal is sent again: longer than it waits on a busy machine
 
 
 def _work(db: Database, told: dict[str, dict[int, str]], batches: int | None) -> None:
@@ -98,6 +99,8 @@ def main(arguments: list[str]) -> None:
                     _work(db, told, None)
             except KeyboardInterrupt:
                 came += 1
+                if came == count:  # one that was sent again may be on its way
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
                 print(came, flush=True)
     print(json.dumps(_compared(path, told)), flush=True)
 
@@ -162,7 +165,7 @@ def _interrupted(child: subprocess.Popen[str], rng: np.random.Generator) -> str:
 def _next(said: queue.Queue[str], waits: bool) -> str:
     """The next line.  A signal that came while Python could not raise anything is sent again."""
     try:
-        return said.get(timeout=2.0 if waits else _PATIENCE)
+        return said.get(timeout=_AGAIN if waits else _PATIENCE)
     except queue.Empty:
         return "again\n" if waits else ""
 

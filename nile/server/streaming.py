@@ -27,10 +27,8 @@ from nile.summaries.heavy import pa
 __all__ = ["Found", "answered", "followed", "over_websocket", "worth_of"]
 
 _MANY = 64 << 10  # bytes of rows whose encoding would keep everybody waiting
-_FIRST, _PART = (
-    256 << 10,
-    4 << 20,
-)  # bytes of an answer that are sent together if they are found in time, at first, later
+_FIRST = 256 << 10  # bytes of an answer that are sent together, if they are found in time, at first
+_PART = 4 << 20  # later
 _AT_ONCE = 0.02  # seconds for which rows that were found wait for more
 Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
 _Part = tuple[list[bytes | memoryview], int, bool]

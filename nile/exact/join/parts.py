@@ -7,7 +7,6 @@ depend on how many cores there are, nor on which is faster.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from nile.exact.join.threads import Ahead, cores
+from nile.exact.state.arrow import pa
 
 __all__ = ["Part", "Partly", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
 
@@ -41,8 +41,7 @@ def room_for_outputs(streams: int, room: int) -> Array:
 
     Of numpy's, the system clears every page again: a third of the time of writing the pairs.
     """
-    buffer = importlib.import_module("pyarrow").allocate_buffer(8 * streams * room)
-    found: Array = np.frombuffer(buffer, np.int64).reshape(streams, room)
+    found: Array = np.frombuffer(pa.allocate_buffer(8 * streams * room), np.int64).reshape(streams, room)
     return found
 
 

@@ -29,11 +29,10 @@ class Schedule:
 
     def __post_init__(self) -> None:
         check_name(self.scheduler, "scheduler")
-        for name, value, least in (("quantum", self.quantum, 0.0), ("latency", self.latency, 0.0)):
-            if value is None and name == "quantum":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < math.inf:
-                raise ConfigError(f"{name}: needed seconds, more than {least:g}; got {value!r}; say {name}=0.01")
+        given = {"latency": self.latency} | ({} if self.quantum is None else {"quantum": self.quantum})
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise ConfigError(f"{name}: needed seconds, more than 0; got {value!r}; say {name}=0.01")
         if self.scheduler is None and self.quantum is not None:
             raise ConfigError(
                 "quantum: needed a scheduler, which says what runs first where not all can; got none; say "
