@@ -15,6 +15,7 @@ from nile.mining.peaks import PeakFinder
 from nile.mining.periods import PeriodFinder
 from nile.mining.profile import Profiler
 from nile.mining.sequences import SequenceFinder
+from nile.mining.trees import TreeGrower, TreeMatcher, tree_of
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
@@ -45,7 +46,7 @@ class KeyedFinder(Protocol):
     def push_keyed(self, at: Array, ts: Array, values: Any, keys: list[Any]) -> list[tuple[Any, Found]]:
         """(key, what its value decides).  keys: [n], of each value; as `Finder.push` otherwise."""
 
-    def finish(self) -> list[Found]:
+    def finish(self) -> list[tuple[Any, Found]]:
         """What is decided by that there are no more."""
 
 
@@ -54,7 +55,8 @@ class Function:
     """A table function.  given: its options and what they are unless said (a type: has to be said); gives: its columns.
 
     values: whether it looks at numbers, at lists of numbers, or at symbols, which are texts or numbers rounded down to
-    a multiple of its option `width`; make: a finder, from options and the library's rows; across: one for all series.
+    a multiple of its option `width`; make: a finder, from options and what `ready` makes of the library's rows, once
+    for all series; across: one for all series.
     """
 
     given: Mapping[str, Option | type]
@@ -62,6 +64,7 @@ class Function:
     values: str
     make: Callable[[Mapping[str, Any], Any], Any]
     across: bool = False
+    ready: Callable[[Mapping[str, Any], Any], Any] = lambda _, library: library
 
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -87,7 +90,12 @@ FUNCTIONS: Mapping[str, Function] = {
         {"library": str, "measure": "cosine", "within": float("inf")},
         (("match", "text"), ("distance", "number")),
         "lists",
-        lambda given, library: Matcher(library, given["measure"], given["within"]),
+        lambda given, library: (
+            TreeMatcher(library, given["within"])
+            if given["measure"] == "tree"
+            else Matcher(library, given["measure"], given["within"])
+        ),
+        ready=lambda given, library: tree_of(library) if given["measure"] == "tree" else library,
     ),
     "CLUSTERS": Function(
         {"radius": float, "half_life": float("inf"), "most": 100},
@@ -106,6 +114,22 @@ FUNCTIONS: Mapping[str, Function] = {
         (("since", "time"), ("sequence", "text"), ("series", "whole")),
         "symbols",
         lambda given, _: SequenceFinder(**given),
+        across=True,
+    ),
+    "TREE": Function(
+        {"depth": 10, "least": 1, "every": 0, "span": 10_000},
+        (
+            ("tree", "whole"),
+            ("node", "whole"),
+            ("feature", "whole"),
+            ("threshold", "number"),
+            ("below", "whole"),
+            ("above", "whole"),
+            ("share", "number"),
+            ("examples", "whole"),
+        ),
+        "lists",
+        lambda given, _: TreeGrower(**given),
         across=True,
     ),
 }
@@ -161,8 +185,12 @@ class Call:
         return [(name, value) for name, value in self.options if value != usual[name]]
 
     def finder(self, library: Any) -> Any:
-        """A new one.  library: rows of that relation.  Raises ConfigError for options out of range."""
+        """A new one.  library: what `ready` made of that relation.  Raises ConfigError for options out of range."""
         return FUNCTIONS[self.function].make(dict(self.options), library)
+
+    def ready(self, library: Any) -> Any:
+        """What finders look things up in, of the rows of that relation.  Raises ConfigError."""
+        return FUNCTIONS[self.function].ready(dict(self.options), library)
 
     def schema(self, stream: pa.Schema, time: str) -> pa.Schema:
         """What it gives of a stream with these columns: when it was known, the key, and what was found.

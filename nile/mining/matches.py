@@ -9,12 +9,25 @@ import numpy as np
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["NONE", "Matcher"]
+__all__ = ["NONE", "Matcher", "named_lists"]
 
 Array = np.ndarray[Any, Any]
 NONE = "none"
 """What a list is that is further than `within` from every pattern."""
 _MEASURES = ("cosine", "euclidean", "chi-square")
+
+
+def named_lists(library: pa.Table) -> tuple[list[str], Array]:
+    """(names, their lists as float64 [n, width]) of a library; rows with a null are none.  Raises ConfigError."""
+    rows = [row for row in library.to_pylist() if None not in row.values()]
+    names, lists = library.schema.names[:2] if library.num_columns == 2 else ("", "")
+    widths = {len(row[lists]) if isinstance(row[lists], list) else 0 for row in rows} if names else set()
+    if len(widths) != 1 or 0 in widths:
+        raise ConfigError(
+            "MATCHES, library: needed two columns, a name and a list of numbers, all lists of one length; got "
+            f"{', '.join(f'{each.name} {each.type}' for each in library.schema)} with {len(rows)} rows"
+        )
+    return [str(row[names]) for row in rows], np.array([row[lists] for row in rows], np.float64)
 
 
 class Matcher:
@@ -31,20 +44,10 @@ class Matcher:
     def __init__(self, library: pa.Table, measure: str, within: float) -> None:
         """Raises ConfigError."""
         if measure not in _MEASURES or not within >= 0:
-            raise ConfigError(
-                f"MATCHES: needed measure among {', '.join(_MEASURES)} and within from 0; got {measure!r}, {within:g}"
-            )
+            known = ", ".join((*_MEASURES, "tree"))
+            raise ConfigError(f"MATCHES: needed measure among {known} and within from 0; got {measure!r}, {within:g}")
         self._measure, self._within = measure, within
-        rows = [row for row in library.to_pylist() if None not in row.values()]
-        names, lists = library.schema.names[:2] if library.num_columns == 2 else ("", "")
-        widths = {len(row[lists]) for row in rows} if names else set()
-        if len(widths) != 1 or 0 in widths:
-            raise ConfigError(
-                "MATCHES, library: needed two columns, a name and a list of numbers, all lists of one length; got "
-                f"{', '.join(f'{each.name} {each.type}' for each in library.schema)} with {len(rows)} rows"
-            )
-        self._names = [str(row[names]) for row in rows]
-        self._patterns = np.array([row[lists] for row in rows], np.float64)
+        self._names, self._patterns = named_lists(library)
 
     @property
     def width(self) -> int:

@@ -63,7 +63,7 @@ class SequenceFinder:
                 self._take_back(span.popleft(), counts)
         return found
 
-    def finish(self) -> list[tuple[int, int, tuple[Any, ...]]]:
+    def finish(self) -> list[tuple[Any, tuple[int, int, tuple[Any, ...]]]]:
         return []
 
     def _take_back(self, sequence: _Sequence, counts: Counter[_Sequence]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,15 @@ class Miner:
     def __init__(self, call: Call, schema: pa.Schema, library: Any) -> None:
         self.schema = schema
         self._call = call
-        self._library = library
+        self._rows_of_library = library
         self._function = FUNCTIONS[call.function]
-        self._across: KeyedFinder | None = call.finder(library) if self._function.across else None
+        self._across: KeyedFinder | None = call.finder(None) if self._function.across else None
         self._finders: dict[Any, Finder] = {}
         self._seen, self._last = 0, 0
+
+    @cached_property
+    def _library(self) -> Any:
+        return self._call.ready(self._rows_of_library)
 
     def push(self, ts: Array, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What tuples decide.  ts: int64 [n] ns; batch: with the columns of the call, [n]."""
@@ -42,7 +47,7 @@ class Miner:
         self._last = int(ts[-1]) if len(ts) else self._last
         column = batch.column(batch.schema.get_field_index(self._call.value))
         if self._across is not None:
-            values, valid = self._symbols(column)
+            values, valid = self._values(column, np.arange(len(ts)), self._across)
             keys = batch.column(batch.schema.get_field_index(str(self._call.key))).take(pa.array(valid)).to_pylist()
             return self._rows(self._across.push_keyed(at[valid], ts[valid], values, keys))
         found: list[tuple[Any, Found]] = []
@@ -58,8 +63,10 @@ class Miner:
 
     def finish(self) -> pa.RecordBatch:
         """What is decided by that no tuples follow."""
-        every = self._finders if self._across is None else {None: self._across}
-        found = [(key, each) for key, finder in every.items() for each in finder.finish()]
+        if self._across is not None:
+            found = self._across.finish()
+        else:
+            found = [(key, each) for key, finder in self._finders.items() for each in finder.finish()]
         found.sort(key=lambda pair: pair[1][0])
         return self._rows([(key, (self._seen, self._last, row)) for key, (_, _, row) in found])
 
