@@ -189,7 +189,7 @@ class Database(Builders):
         stamp: bool = False,
         extra: Literal["refuse", "drop"] = "refuse",
     ) -> None:
-        """Create the live stream `name`: it has no source, you `push` to it.
+        """Create the live stream `name`, to which you `push`; in SQL CREATE STREAM name (column type, ...).
 
         keep: how much event time later queries can still read; None: all of it.  event_id: the column that identifies
         events: duplicates within the lateness, with the same id and time, are rejected.  idle: how long the stream may

@@ -18,16 +18,15 @@ from nile.sql.catalog import Catalog, Entry
 from nile.sql.changing import read_delete, read_insert, read_punctuate, read_update
 from nile.sql.cursor import Cursor, ends_of_parts
 from nile.sql.expression_text import identifier
-from nile.sql.named import known_name, new_name, read_condition, read_expression
+from nile.sql.named import known_name, new_name, read_expression
 from nile.sql.plan import OnClose, Query, ToStream
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.declaring import read_declare
-from nile.sql.reading.sensors import once, read_place, read_sensors, read_type
+from nile.sql.reading.sensors import read_sensors
+from nile.sql.reading.sources import read_source
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import (
     CreateMaterialized,
-    CreateRelation,
-    CreateStream,
     CreateSummary,
     CreateView,
     Describe,
@@ -67,7 +66,7 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
             return read_sensors(cursor, new_name(cursor, "sensors"), replace)
         if kind == "SUMMARY":
             return _summary(cursor, text, catalog, replace)
-        return _source(cursor, text, replace, stream=kind == "STREAM")
+        return read_source(cursor, text, replace, stream=kind == "STREAM")
     if cursor.take("DECLARE"):
         return read_declare(cursor, catalog)
     if cursor.take("PUNCTUATE"):
@@ -98,46 +97,6 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
     if token is not None and token.text in {**catalog.entries, **catalog.views}:
         raise Fault(f"needed a statement; got a name alone; write SELECT * FROM {token.text}", cursor.start)
     raise cursor.fault(f"one of {', '.join(_STATEMENTS)}", known=_STATEMENTS)
-
-
-def _source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> CreateStream | CreateRelation:
-    """[STREAM | RELATION] name FROM source, and what follows."""
-    name = new_name(cursor, "stream" if stream else "relation")
-    if not stream and cursor.take("("):
-        return CreateRelation(name, replace=replace, columns=_typed(cursor))
-    cursor.need("FROM")
-    source, registered = read_place(cursor)
-    time = lateness = where = None
-    while cursor.peek() is not None:
-        start = cursor.start
-        if stream and cursor.take("TIMESTAMP", "BY"):
-            time = once(time, cursor.name("a column after TIMESTAMP BY").text, "TIMESTAMP BY", start)
-        elif stream and cursor.take("LATENESS"):
-            cursor.take("=")
-            lateness = once(lateness, cursor.duration("LATENESS"), "LATENESS", start)
-        elif cursor.take("WHERE"):
-            where = read_condition(cursor, text)
-        else:
-            what = "TIMESTAMP BY column, LATENESS d, WHERE condition" if stream else "WHERE condition"
-            known = ("TIMESTAMP BY", "LATENESS", "WHERE") if stream else ("WHERE",)
-            raise cursor.fault(f"{what} or the end", known=known)
-    if stream:
-        return CreateStream(name, source, registered, time, lateness, where, replace)
-    return CreateRelation(name, source, where, replace, registered)
-
-
-def _typed(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """column type, ...)"""
-    columns: dict[str, str] = {}
-    while True:
-        start = cursor.start
-        name = cursor.name("a column").text
-        if name in columns:
-            raise Fault(f"needed a name of its own for each column; got '{name}' again", start)
-        columns[name] = read_type(cursor)
-        if not cursor.take(","):
-            cursor.need(")")
-            return tuple(columns.items())
 
 
 def _summary(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateSummary:

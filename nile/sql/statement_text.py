@@ -42,9 +42,6 @@ def statement_text(statement: Statement) -> str:
             said += [f"PARTITION_BY ({', '.join(map(identifier, statement.by))})"] if statement.by else []
             how = f" ({', '.join(said)})" if said else ""
             return f"COPY ({query_text(statement.query)}) TO {text_literal(statement.path)}{how}"
-        case CreateRelation() if statement.columns:
-            columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in statement.columns)
-            return f"{_made('RELATION', statement)} ({columns})"
         case CreateStream() | CreateRelation():
             return _create(statement)
         case CreateSensors():
@@ -102,10 +99,16 @@ def _at(at: str | float | None) -> str:
 def _create(statement: CreateStream | CreateRelation) -> str:
     kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
     text = _made(kind, statement) + _source(statement)
+    if statement.columns:
+        text += f" ({', '.join(f'{identifier(name)} {each}' for name, each in statement.columns)})"
     if isinstance(statement, CreateStream):
         if statement.time is not None:
             text += f" TIMESTAMP BY {identifier(statement.time)}"
         text += _lateness(statement)
+        text += "" if statement.keep is None else f" KEEP {duration_text(statement.keep)}"
+        text += "" if statement.idle is None else f" IDLE {duration_text(statement.idle)}"
+        text += "" if statement.event_id is None else f" EVENT ID {identifier(statement.event_id)}"
+        text += " STAMPED" if statement.stamped else ""
     return text if statement.where is None else f"{text} WHERE {statement.where}"
 
 

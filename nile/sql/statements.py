@@ -38,17 +38,26 @@ __all__ = [
 class CreateStream:
     """CREATE [OR REPLACE] STREAM name FROM source [TIMESTAMP BY column] [LATENESS d] [WHERE condition].
 
-    source: a quoted path or glob, or (registered: True) the name of an object registered without a time.
-    time None: the only column of a time type.  lateness: ns.  where: the condition's text.
+    CREATE [OR REPLACE] STREAM name (column type, ...) [TIMESTAMP BY column] [LATENESS d] [KEEP d] [IDLE d]
+    [EVENT ID column] [STAMPED] [WHERE condition]: a live one, which INSERT and pushes fill.
+
+    source: a quoted path or glob, or (registered: True) the name of an object registered without a time; None: live.
+    time None: the only column of a time type.  lateness, keep, idle: ns.  where: the condition's text.
+    columns: (name, type) of each; keep, idle, event_id, stamped: as of `nile.engine.database.Database.stream`.
     """
 
     name: str
-    source: str
+    source: str | None
     registered: bool = False
     time: str | None = None
     lateness: int | None = None
     where: str | None = None
     replace: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+    keep: int | None = None
+    idle: int | None = None
+    event_id: str | None = None
+    stamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
 from nile.base.interrupts import INTERRUPTS
-from nile.execution.definitions import Filling, StreamDefinition
+from nile.execution.definitions import Filling, StreamDefinition, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
 from nile.execution.live.relations import relation_definition, revise, versions_of
 from nile.execution.live.retracting import satisfying, take_back
 from nile.execution.options import Options
 from nile.execution.statement.engine import near_names
-from nile.execution.statement.statements import check_free, rows_of, run_query, said
+from nile.execution.statement.statements import check_free, only_time, rows_of, run_query, said
 from nile.execution.values import column_of
 from nile.sensors.types import column_type
 from nile.sql.expression_text import identifier
@@ -24,6 +24,7 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import (
     CreateMaterialized,
     CreateRelation,
+    CreateStream,
     Declare,
     Delete,
     Drop,
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Changing", "is_changing", "run_changing"]
 
-Changing = CreateMaterialized | CreateRelation | Declare | Delete | Drop | Insert | Punctuate | Show | Update
+Changing = (
+    CreateMaterialized | CreateRelation | CreateStream | Declare | Delete | Drop | Insert | Punctuate | Show | Update
+)
 
 
 def is_changing(statement: Statement) -> TypeGuard[Changing]:
@@ -51,7 +54,7 @@ def is_changing(statement: Statement) -> TypeGuard[Changing]:
     match statement:
         case Declare() | Delete() | Insert() | Punctuate() | Update():
             return True
-        case CreateRelation():
+        case CreateRelation() | CreateStream():
             return bool(statement.columns)
         case CreateMaterialized():
             return True
@@ -68,6 +71,8 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
     match statement:
         case CreateRelation():
             return _create(live, statement)
+        case CreateStream():
+            return _create_stream(live, statement)
         case CreateMaterialized():
             return _materialize(live, statement)
         case Declare():
@@ -91,12 +96,29 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
 
 def _create(live: Live, made: CreateRelation) -> Result:
     check_free(live.names, made.name, made.replace)
-    where = f"CREATE RELATION {made.name}"
-    columns = pa.schema([(name, column_type(kind, where=where)) for name, kind in made.columns])
-    definition = relation_definition(made.name, columns)
+    definition = relation_definition(made.name, _typed(made))
 
     live.change(lambda: _made_anew(live, made.name, definition), whole=True)
     return said(f"relation '{made.name}' created; INSERT, UPDATE and DELETE change it")
+
+
+def _create_stream(live: Live, made: CreateStream) -> Result:
+    """A live stream, as `Database.stream` makes one."""
+    check_free(live.names, made.name, made.replace)
+    schema = _typed(made)
+    time = only_time(made.name, schema) if made.time is None else made.time
+    lateness, keep, idle = (None if ns is None else f"{ns} ns" for ns in (made.lateness, made.keep, made.idle))
+    definition = stream_definition(
+        made.name, schema, time, lateness=lateness, where=made.where, keep=keep, event_id=made.event_id, idle=idle,
+        stamp=made.stamped,
+    )  # fmt: skip
+    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
+    return said(f"live stream '{made.name}' created, in the order of {time}; INSERT and pushes fill it")
+
+
+def _typed(made: CreateRelation | CreateStream) -> pa.Schema:
+    where = f"CREATE {'STREAM' if isinstance(made, CreateStream) else 'RELATION'} {made.name}"
+    return pa.schema([(name, column_type(kind, where=where)) for name, kind in made.columns])
 
 
 def _declare(live: Live, made: Declare) -> Result:

@@ -200,13 +200,15 @@ def check_free(engine: Engine, name: str, replace: bool) -> None:
 
 def _create_stream(engine: Engine, made: CreateStream) -> Result:
     check_free(engine, made.name, made.replace)
-    source, where = made.source, made.where
+    source, where, time = made.source, made.where, made.time
+    if source is None:
+        raise ConfigError(f"{made.name}: needed a database that nile.connect() opened; got names alone")
+    schema = engine.entries[known_name(engine, source)].schema if made.registered else None
     if made.registered:
-        source, own = engine.adopt(known_name(engine, made.source))
+        source, own = engine.adopt(source)
         where = _both(own, where)
-    time = made.time
     if time is None:
-        time = _only_time(engine, made, source)
+        time = only_time(made.name, _schema_of(source, made.name) if schema is None else schema)
     lateness = None if made.lateness is None else f"{made.lateness} ns"
     engine.register(made.name, source, time=time, where=where, lateness=lateness)
     return said(f"stream '{made.name}' created, in the order of {time}")
@@ -249,16 +251,13 @@ def _create_sensors(engine: Engine, made: CreateSensors) -> Result:
     return said(f"sensors '{made.name}' created, {len(source.table):,} rows")
 
 
-def _only_time(engine: Engine, made: CreateStream, source: Any) -> str:
-    """The only column of a time type."""
-    schema = (
-        engine.entries[known_name(engine, made.source)].schema if made.registered else _schema_of(source, made.name)
-    )
+def only_time(name: str, schema: pa.Schema) -> str:
+    """The only column of a time type, in which order a stream is.  Raises ConfigError."""
     times = [field.name for field in schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
     if len(times) == 1:
         return str(times[0])
     raise ConfigError(
-        f"CREATE STREAM {made.name}: needed one column of a time type, or TIMESTAMP BY; got "
+        f"CREATE STREAM {name}: needed one column of a time type, or TIMESTAMP BY; got "
         f"{', '.join(times) or 'none'} among {', '.join(schema.names)}; write TIMESTAMP BY with the column"
     )
 
