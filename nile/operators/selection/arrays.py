@@ -166,10 +166,10 @@ def kept(plan: SelectionPlan, data: SelectionInput, granted: float) -> Array:
 
 
 def outputs(room: int, *, ranges: bool) -> st.Selected:
-    """Room for outputs."""
+    """Room for outputs, not filled."""
     return st.Selected(
-        query=np.zeros(room, np.int32),
-        ordinal=np.zeros(room, np.int64),
-        last=np.zeros(room if ranges else 0, np.int64),
-        at=np.zeros(room, np.int64),
+        query=np.empty(room, np.int32),
+        ordinal=np.empty(room, np.int64),
+        last=np.empty(room if ranges else 0, np.int64),
+        at=np.empty(room, np.int64),
     )

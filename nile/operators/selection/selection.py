@@ -198,7 +198,8 @@ class StandingSelections:
         if not self._runs or last is None:
             yield outputs
             return
-        ends = np.cumsum(np.where(last < -1, -1 - last, 1))
+        ends = np.subtract(-1, last)
+        np.cumsum(np.maximum(ends, 1, out=ends), out=ends)
         total = int(ends[-1]) if ends.shape[0] else 0
         cuts = np.unique([0, *np.searchsorted(ends, np.arange(_PAIRS, total, _PAIRS)), ends.shape[0]])
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
