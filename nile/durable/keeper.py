@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 5
-"""Of what a manifest's state says; a store of a newer one is refused.  5: arrays lie in pieces; 4: constraints are
-declared; 3: queries fill streams, or relations change; 2: outputs wait in files of their own; without any, 1 is
-written."""
+FORMAT = 6
+"""Of what a manifest's state says; a store of a newer one is refused.  6: streams read connectors; 5: arrays lie in
+pieces; 4: constraints are declared; 3: queries fill streams, or relations change; 2: outputs wait in files of their
+own; without any, 1 is written."""
 
 _UNREAD_SHARE = 4
 """Outputs that nobody reads may take this part of what kept rows may take, all together, before they go to files."""
@@ -183,8 +183,8 @@ class Keeper:
                 stream.history.settle()
                 history, files = stream.history.stage(self.directory)
             keep += files
-            if live.definitions[name].relation:
-                state["format"] = max(state["format"], 3)
+            if live.definitions[name].relation or live.definitions[name].reads is not None:
+                state["format"] = max(state["format"], 3 if live.definitions[name].relation else 6)
             state["streams"][name] = {
                 "at": places[name],
                 "definition": live.definitions[name].as_json(),
@@ -209,7 +209,7 @@ class Keeper:
         for at, (said, declared, measured) in enumerate(live.constraints.staged()):
             file = staged("state-constraint", _CONSTRAINT, measured)
             state.setdefault("constraints", {})[said] = {"at": at, "text": declared, "file": file}
-            state["format"] = 4
+            state["format"] = max(state["format"], 4)
         live.standing.settle_all()
         for at, (name, (definition, standing)) in enumerate(live.standing.named().items()):
             if gone := set(standing.streams) - set(state["streams"]):
@@ -238,7 +238,7 @@ class Keeper:
         if (pack := writing.finish()) is not None:
             made.append(pack)
         if writing.packs:
-            state["format"] = FORMAT
+            state["format"] = max(state["format"], 5)
             state["pieces"] = [file.name for file in writing.packs.values()]
             keep += [file for file in writing.packs.values() if file is not pack]
         epoch = self.directory.commit(state, [*keep, *made])

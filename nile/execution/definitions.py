@@ -18,6 +18,7 @@ from nile.summaries.schemas import schema_from_json, schema_to_json
 __all__ = [
     "Filling",
     "QueryDefinition",
+    "Reads",
     "SourceDefinition",
     "StreamDefinition",
     "checked_offset",
@@ -33,11 +34,19 @@ _MOST_OFFSET = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """Where a live stream's tuples come from.  using: the name of a connector; address: what it is given."""
+
+    using: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDefinition:
     """A live stream.  lateness, keep: ns or None; where: the text of its condition; event_id: a column;
     idle: ns of silence after which its time moves on, or None; stamp: whether its time is when rows are pushed;
     relation: whether it is the log of a relation; drops: whether columns that it does not have are dropped from what
-    is pushed, not refused.
+    is pushed, not refused; reads: the connector that gives its tuples, None: they are pushed.
     """
 
     schema: pa.Schema
@@ -50,6 +59,7 @@ class StreamDefinition:
     stamp: bool = False
     relation: bool = False
     drops: bool = False
+    reads: Reads | None = None
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -64,11 +74,13 @@ class StreamDefinition:
             **({"stamp": True} if self.stamp else {}),
             **({"relation": True} if self.relation else {}),
             **({"drops": True} if self.drops else {}),
+            **({} if self.reads is None else {"reads": asdict(self.reads)}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any], where: str) -> StreamDefinition:
         """Raises StoreCorrupt, EnvelopeError."""
+        reads = section(value, "reads", where) if "reads" in value else None
         return cls(
             schema_from_json(value.get("schema"), where),
             text(value, "time", where),
@@ -80,6 +92,7 @@ class StreamDefinition:
             value.get("stamp") is True,
             value.get("relation") is True,
             value.get("drops") is True,
+            None if reads is None else Reads(text(reads, "using", where), text(reads, "address", where)),
         )
 
 

@@ -11,14 +11,15 @@ from nile.sensors.port import Port
 from nile.sensors.table import SensorsSpec
 from nile.summaries.heavy import pa
 
-__all__ = ["ENDED", "Given", "Intake"]
+__all__ = ["ENDED", "MISFIT", "TIMELESS", "Given", "Intake", "fitting", "nanoseconds"]
 
 ENDED = object()
 """In place of a value: the source will give no more."""
 Given = tuple[Port, int, Any, Any, int]
 """A port, the version of its row, the value that read returned (or `ENDED`), its time if it has one, and when (ns)."""
 
-_TIME, _VALUE = "time says nothing", "value does not fit the stream's fields"
+TIMELESS, MISFIT = "time says nothing", "value does not fit the stream's fields"
+"""Why a value is rejected."""
 _PLAIN = {float, int, bool, str, bytes, type(None)}
 """What is the value of a single field as it is."""
 
@@ -51,9 +52,9 @@ class Intake:
                 if said is None:
                     ts = max(at, newest, port.last)
                 else:
-                    read = _nanoseconds(said)
+                    read = nanoseconds(said)
                     if read is None:
-                        port.accounting.reject({_TIME: 1})
+                        port.accounting.reject({TIMELESS: 1})
                         continue
                     ts = read
                     if ts < port.last or ts < newest - lateness:
@@ -66,16 +67,11 @@ class Intake:
                 stamps.append(ts)
                 values.append(value)
         self.newest = newest
-        columns = self._columns(values)
-        if columns is None:  # some value fits nowhere: one by one
-            made = [self._columns([value]) for value in values]
-            bad = [k for k, each in enumerate(made) if each is None]
-            for k in bad:
-                ports[k].accounting.reject({_VALUE: 1})
-            kept = [k for k, each in enumerate(made) if each is not None]
+        kept, columns = fitting(values, self._fields)
+        if len(kept) < len(values):
+            for k in set(range(len(values))).difference(kept):
+                ports[k].accounting.reject({MISFIT: 1})
             ports, versions, stamps = ([each[k] for k in kept] for each in (ports, versions, stamps))  # type: ignore
-            columns = self._columns([values[k] for k in kept])
-            assert columns is not None
         for port in ports:
             port.accounting.apply(1)
         return pa.RecordBatch.from_arrays(
@@ -92,17 +88,29 @@ class Intake:
             port.accounting.reject({"batch without as many values as times": 1})
             return ()
 
-    def _columns(self, values: Sequence[Any]) -> list[pa.Array] | None:
-        """Values as columns; None where one does not fit."""
-        names, columns = self._fields.names, []
-        plain = len(names) == 1 and set(map(type, values)) <= _PLAIN
-        try:
-            for k, field in enumerate(self._fields):
-                cells = values if plain else [_cell(value, names, k) for value in values]
-                columns.append(pa.array(cells, field.type))
-        except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError):
-            return None
-        return columns
+
+def fitting(values: Sequence[Any], fields: pa.Schema) -> tuple[Sequence[int], list[pa.Array]]:
+    """(places of the values that fit these fields, those as columns)."""
+    columns = _columns(values, fields)
+    if columns is not None:
+        return range(len(values)), columns
+    kept = [k for k, value in enumerate(values) if _columns([value], fields) is not None]
+    columns = _columns([values[k] for k in kept], fields)
+    assert columns is not None
+    return kept, columns
+
+
+def _columns(values: Sequence[Any], fields: pa.Schema) -> list[pa.Array] | None:
+    """Values as columns; None where one does not fit."""
+    names, columns = fields.names, []
+    plain = len(names) == 1 and set(map(type, values)) <= _PLAIN
+    try:
+        for k, field in enumerate(fields):
+            cells = values if plain else [_cell(value, names, k) for value in values]
+            columns.append(pa.array(cells, field.type))
+    except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError):
+        return None
+    return columns
 
 
 def _cell(value: Any, names: Sequence[str], at: int) -> Any:
@@ -118,7 +126,7 @@ def _cell(value: Any, names: Sequence[str], at: int) -> Any:
     return value[at]
 
 
-def _nanoseconds(said: Any) -> int | None:
+def nanoseconds(said: Any) -> int | None:
     """A time as ns since 1970; None for what says no time."""
     if type(said) is float or type(said) is int:
         if not abs(said) <= TIME_LIMIT / 1e9:  # NaN too

@@ -78,7 +78,7 @@ class Port:
     restarts: how often it was begun anew; last: ns, time of its last tuple; queries: how many read it;
     ready: whether a selector says when it can be read; every: seconds between its calls; called: when its last call
     was over; gone: set when nobody reads it any more; closed: set once it is over; turn: who may go on with it, counted
-    up when a thread is given up, under `lock`.
+    up when a thread is given up, under `lock`; place: where its first instance goes on.
     """
 
     def __init__(
@@ -89,10 +89,11 @@ class Port:
         version: int,
         address: Any,
         static: dict[str, Any],
+        place: Any = None,
     ) -> None:
         self._kind = kind
         self._fields = fields
-        self._place: Any = None
+        self._place = place
         self.row = row
         self.version = version
         self.address = address

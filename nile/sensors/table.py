@@ -28,7 +28,8 @@ class SensorsSpec:
 
     static: its columns, the stream's among them, whose values say where each source is found; stream: that column;
     fields: what a value has; kind: the class of its sources; lateness: ns that a tuple may lie behind the latest of
-    the table; buffer: bytes of memory for rows that a query has not read yet.
+    the table; buffer: bytes of memory for rows that a query has not read yet; idle: ns of silence after which a
+    standing query waits for the table no longer, None: it does.
     """
 
     name: str
@@ -38,6 +39,7 @@ class SensorsSpec:
     kind: type[Sensor]
     lateness: int = 0
     buffer: int = BUFFER
+    idle: int | None = None
 
     def check(self) -> None:
         """Raises ConfigError for names that come twice, and for streams without fields."""

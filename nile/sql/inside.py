@@ -30,6 +30,11 @@ def check_stays_inside(statement: Statement) -> None:
                 "CREATE SENSORS: needed a statement that loads no code here; got one; make them where the database "
                 "is opened"
             )
+        case CreateStream() if statement.using is not None:
+            raise SqlError(
+                f"CREATE STREAM: needed one that connects to nothing here; got {statement.using.upper()}; "
+                "make it where the database is opened"
+            )
         case CreateStream() | CreateRelation() if not statement.registered and not statement.columns:
             raise SqlError(f"CREATE: needed a source that is registered; got the path of a file; {_ADVICE}")
         case _:

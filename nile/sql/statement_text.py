@@ -98,7 +98,11 @@ def _at(at: str | float | None) -> str:
 
 def _create(statement: CreateStream | CreateRelation) -> str:
     kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
-    text = _made(kind, statement) + _source(statement)
+    text = _made(kind, statement)
+    if isinstance(statement, CreateStream) and statement.using is not None:
+        text += f" FROM {statement.using.upper()} {text_literal(str(statement.source))}"
+    else:
+        text += _source(statement)
     if statement.columns:
         text += f" ({', '.join(f'{identifier(name)} {each}' for name, each in statement.columns)})"
     if isinstance(statement, CreateStream):
@@ -133,6 +137,7 @@ def _create_sensors(statement: CreateSensors) -> str:
             kind = f"STREAM({fields}) USING {text_literal(statement.using)}"
         columns.append(f"{identifier(name)} {kind}")
     text = f"{_made('SENSORS', statement)} ({', '.join(columns)}){_source(statement)}{_lateness(statement)}"
+    text += "" if statement.idle is None else f" IDLE {duration_text(statement.idle)}"
     return text if statement.buffer is None else f"{text} BUFFER {statement.buffer}"
 
 

@@ -41,7 +41,11 @@ class CreateStream:
     CREATE [OR REPLACE] STREAM name (column type, ...) [TIMESTAMP BY column] [LATENESS d] [KEEP d] [IDLE d]
     [EVENT ID column] [STAMPED] [WHERE condition]: a live one, which INSERT and pushes fill.
 
+    CREATE [OR REPLACE] STREAM name FROM connector 'address' (column type, ...) and the same but for STAMPED: a live
+    one, which the connector fills.
+
     source: a quoted path or glob, or (registered: True) the name of an object registered without a time; None: live.
+    using: the connector that reads `source`.
     time None: the only column of a time type.  lateness, keep, idle: ns.  where: the condition's text.
     columns: (name, type) of each; keep, idle, event_id, stamped: as of `nile.engine.database.Database.stream`.
     """
@@ -58,6 +62,7 @@ class CreateStream:
     idle: int | None = None
     event_id: str | None = None
     stamped: bool = False
+    using: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,11 @@ class CreateRelation:
 @dataclass(frozen=True, slots=True)
 class CreateSensors:
     """CREATE [OR REPLACE] SENSORS name (column type, ..., value STREAM(field type, ...) USING 'module:Class')
-    [FROM source] [LATENESS d] [BUFFER size]: a table whose rows are sources of streams.
+    [FROM source] [LATENESS d] [IDLE d] [BUFFER size]: a table whose rows are sources of streams.
 
     columns: (name, type) of each, the stream's among them as the TEXT that says where a source is found; stream: that
     one; fields: of the values that stream; using: the sources' class; source, registered: as of CreateStream, None:
-    rows are added later; lateness: ns; buffer: bytes.  Source: STEAM, section 3.3.
+    rows are added later; lateness, idle: ns; buffer: bytes.  Source: STEAM, section 3.3.
     """
 
     name: str
@@ -96,6 +101,7 @@ class CreateSensors:
     lateness: int | None = None
     buffer: int | None = None
     replace: bool = False
+    idle: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

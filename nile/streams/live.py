@@ -148,6 +148,12 @@ class LiveStream:
         if not (isinstance(data, list | tuple) and not data):
             yield from map(self._manager.admitted, self._rows(data))
 
+    def admitted_raw(self, raw: RawBatch) -> Admitted:
+        """As `admitted`, of rows with the stream's columns, numbered from 1, among them such as have none."""
+        before = self._pushed
+        malformed = [replace(bad, row=bad.row + before) for bad in raw.malformed]
+        return self._manager.admitted(replace(raw, rows=raw.rows + before, malformed=malformed))
+
     @property
     def latest(self) -> int:
         """No tuple that was pushed so far, and is not late, is later than this, ns."""
@@ -172,7 +178,7 @@ class LiveStream:
         for part in parts:
             due = self._manager.take(part, self._order)
             self._manager.accounting.drop(part.raw.dropped, len(part.raw.rows))
-            self._pushed += len(part.raw.rows)
+            self._pushed += len(part.raw.rows) + len(part.raw.malformed)
             done += self._give(due) + self._give(self._order.due())
         return done
 

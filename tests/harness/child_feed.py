@@ -1,10 +1,10 @@
-"""Processes that move what a connector reads into a store, for ever: `child_feed.py STORE KIND ADDRESS OUTPUTS`.
+"""Processes in which a stream reads a connector into a store, for ever: `child_feed.py STORE KIND ADDRESS OUTPUTS`.
 
 For each line of input one is forked, which says its number and then, again and again, how many rows are committed; when
 it has been killed, `over` is said.  So a life costs no second of imports, and there may be many.
 
-Each read is pushed with the place that it reached, and committed before the next one, which acknowledges it.  Outputs
-of a standing query are appended to a file with the query's name, epoch and their ordinals.
+Outputs of a standing query are appended to a file with the query's name, epoch and their ordinals; without a file for
+them nobody reads them, and they wait in the store.
 """
 
 from __future__ import annotations
@@ -15,26 +15,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 import nile
-from nile.sensors.connectors import kafka, mqtt, postgres, redis
 
-SOURCES: dict[str, Any] = {
-    "kafka": kafka.Topic,
-    "mqtt": mqtt.Topic,
-    "postgres": postgres.InsertedRows,
-    "redis": redis.RedisStream,
+FORMS = {
+    "mqtt": "(t DOUBLE, n BIGINT) TIMESTAMP BY t EVENT ID n",  # what comes again has its time and number again
+    "lines": "(n BIGINT, line TEXT)",
 }
-
-
-def told(place: Any) -> Any:
-    """A place as JSON has it."""
-    if isinstance(place, dict):
-        return {str(each): at for each, at in place.items()}
-    return place.decode() if isinstance(place, bytes) else place
+"""What follows the address; of the others `(n BIGINT)`."""
+QUERIES = {"lines": "SELECT n, line FROM readings"}
+"""The standing query; of the others every thousandth row."""
+USING = {"lines": "file"}
 
 
 def say(what: object) -> None:
@@ -63,47 +56,30 @@ def main() -> None:
         say("over")
 
 
-def read(path: str, kind: str, address: str, outputs: str) -> None:
+def read(path: str, kind: str, address: str, outputs: str = "") -> None:
     """Read until killed."""
-    with nile.connect(path, checkpoint=None) as db, Path(outputs).open("a") as file:
-        try:
-            db.offset("readings")
-        except nile.NileError:
-            db.stream("readings", [("t", pa.float64()), ("n", pa.int64())], time="t")
-        try:
-            query = db.subscription("thousands")
-        except nile.NileError:
-            query = db.subscribe("SELECT n FROM readings WHERE n % 1000 = 0", name="thousands")
-        total = db.accounting("readings").applied
-        place: Any = db.offset("readings") if total else None
-        last = place if kind == "mqtt" and place is not None else -1
-        source = SOURCES[kind]()
-        source.fields = pa.schema([("n", pa.int64())])
-        if kind != "mqtt":  # the broker knows what was acknowledged; what comes again is known by its number
-            source.place = {int(each): at for each, at in place.items()} if isinstance(place, dict) else place
-        source.init(address, {})
+    with nile.connect(path, checkpoint=None, memory="16 MB") as db:
+        if "readings" not in db.streams:
+            form = FORMS.get(kind, "(n BIGINT)")
+            with db._live.lock:  # the query sees the first row, too
+                db.sql(f"CREATE STREAM readings FROM {USING.get(kind, kind)} '{address}' {form}")
+                db.subscribe(QUERIES.get(kind, "SELECT n FROM readings WHERE n % 1000 = 0"), name="thousands")
+        query, total = db.subscription("thousands"), db.accounting("readings").applied
         say(total)
         while True:
-            if kind == "mqtt":
-                time.sleep(0.05)  # one by one they come, and a commit for each would take long
-            found = source.read()
-            values = (
-                [each["n"] if isinstance(each, dict) else each for each in found[1]] if type(found) is tuple else []
-            )
-            numbers = [n for n in values if kind != "mqtt" or n > last]
-            if not numbers:
-                time.sleep(0.01)
+            time.sleep(0.02)
+            reached = db.accounting("readings").applied
+            if reached == total:
                 continue
-            last = numbers[-1]
-            rows = {"t": [float(total + k) for k in range(len(numbers))], "n": numbers}
-            db.push("readings", rows, offset=last if kind == "mqtt" else told(source.place))
             db.checkpoint()
-            for ordinal, batch in query.poll_numbered():
-                for k, n in enumerate(batch.column(0).to_pylist()):
-                    file.write(json.dumps(["thousands", query.epoch, ordinal + k, n]) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-            total += len(numbers)
+            total = reached
+            if outputs:
+                with Path(outputs).open("a") as file:
+                    for ordinal, batch in query.poll_numbered():
+                        for k, n in enumerate(batch.column(0).to_pylist()):
+                            file.write(json.dumps(["thousands", query.epoch, ordinal + k, n]) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
             say(total)
 
 

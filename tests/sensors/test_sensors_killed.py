@@ -1,4 +1,4 @@
-"""A process that reads a connector into a store is killed at random: state exactly once, outputs at least once."""
+"""A process whose stream reads a connector is killed at random: state exactly once, outputs at least once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ SHORT, LONG = pytest.param(1, 3_000, id="short"), pytest.param(50, 20_000, marks
 class Feeder:
     """Lives of a process that reads a connector; each ends by SIGKILL."""
 
-    def __init__(self, store: Path, kind: str, address: str) -> None:
-        command = [sys.executable, str(CHILD), str(store), kind, address, str(store) + ".outputs"]
+    def __init__(self, store: Path, kind: str, address: str, outputs: str | None = None) -> None:
+        told = str(store) + ".outputs" if outputs is None else outputs
+        command = [sys.executable, str(CHILD), str(store), kind, address, told]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._follow, daemon=True).start()
@@ -145,15 +146,50 @@ def test_what_comes_from_postgres(postgres: Any, tmp_path: Path, kills: int, eac
 
 @pytest.mark.parametrize(("kills", "each"), [LONG])
 def test_what_comes_from_mqtt(broker: Any, tmp_path: Path, kills: int, each: int) -> None:
-    """The broker sends again what was not acknowledged: what has been committed is known by its number."""
+    """The broker sends again what was not acknowledged: what has been committed is known by its time and number."""
     port, _, _ = broker
 
     def send(begin: int, count: int) -> None:
         client = publisher(port)
-        sent = [client.publish("t", str(k), qos=1) for k in range(begin, begin + count)]
+        sent = [client.publish("t", json.dumps({"t": k, "n": k}), qos=1) for k in range(begin, begin + count)]
         for each in sent:
             each.wait_for_publish(60)
         client.loop_stop()
         client.disconnect()
 
     killed(tmp_path / "store", "mqtt", f"mqtt://127.0.0.1:{port}/t?client=nile", kills, each, send)
+
+
+@pytest.mark.parametrize(
+    ("kills", "lines"), [pytest.param(2, 60_000), pytest.param(20, 40_000, marks=pytest.mark.long)]
+)
+def test_what_nobody_has_read_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
+    """Rows of the standing query lie in the store's files; what the checkpoint has not, the file has, by its offset."""
+    log, store, draw, sent, files = tmp_path / "log", tmp_path / "store", random.Random(kills), 0, 0
+    feeder = Feeder(store, "lines", str(log), outputs="")
+    try:
+        for _ in range(kills):
+            with log.open("a") as file:
+                file.writelines(json.dumps({"n": k, "line": f"{k:x}" * 40}) + "\n" for k in range(sent, sent + lines))
+            sent += lines
+            with feeder.life() as line:
+                until = draw.randrange(sent - lines // 2, sent)
+                while line() < until:
+                    pass
+            with nile.connect(str(store), read_only=True) as db:
+                files += bool(db._live._keeper.directory.state["queries"]["thousands"].get("filed"))
+        with feeder.life() as line:
+            while line() < sent:
+                pass
+    finally:
+        feeder.end()
+    assert files, "nothing had spilled"
+    with nile.connect(str(store)) as db:
+        assert db.accounting("readings").applied == sent
+        told = db.subscription("thousands").poll_numbered()
+        assert [ordinal for ordinal, _ in told] == sorted(ordinal for ordinal, _ in told)
+        numbers = [n for _, batch in told for n in batch.column("n").to_pylist()]
+        assert numbers == list(range(sent))
+        assert all(
+            each == f"{n:x}" * 40 for _, batch in told for n, each in zip(*batch.to_pydict().values(), strict=True)
+        )

@@ -264,3 +264,46 @@ def test_what_is_no_exception_in_a_source_ends_neither_its_thread_nor_other_sour
     assert sum(batch.num_rows for batch in other.follow(20)) == 40
     assert not Stopping.left
     assert kind.__name__ in db.sensors("d").sources()["error"][0].as_py()
+
+
+class Once(nile.Sensor):
+    """One value, and then silence for ever: it is dead."""
+
+    def init(self, address: Any, _: Any) -> None:
+        self.left = [float(address)]
+
+    def read(self) -> Any:
+        return (nile.NEW_VALUE, self.left.pop()) if self.left else nile.NO_VALUE
+
+
+class Steady(nile.Sensor):
+    every = 0.02
+
+    def init(self, address: Any, _: Any) -> None:
+        self.at = float(address)
+
+    def read(self) -> Any:
+        self.at += 1
+        return nile.NEW_VALUE, self.at
+
+
+@pytest.mark.parametrize("dead", ["a", "b", "c"])
+def test_a_table_that_has_died_holds_up_no_operator_beyond_its_idle_time(dead: str) -> None:
+    with nile.connect() as db:
+        for name in "abc":
+            using = "Once" if name == dead else "Steady"
+            db.sql(f"CREATE SENSORS {name} (k INT, v STREAM({name}v DOUBLE) USING '{using}') IDLE '0.3 s'")
+            db.sensors(name).add([{"k": 1, "v": "5"}])
+        text = "SELECT av, bv, cv FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 1000"
+        standing = db.subscribe(text)
+        got: list[Any] = []
+        for batch in standing.follow(20):
+            got += batch.to_pylist()
+            alive = [{row[f"{name}v"] for row in got} for name in "abc" if name != dead]
+            if min(map(len, alive)) >= 30:
+                break
+        assert min(map(len, alive)) >= 30, "tuples since it died are joined with what it gave"
+        assert {row[f"{dead}v"] for row in got} == {5.0}
+        assert len({tuple(row.values()) for row in got}) == len(got)
+        standing.close()
+        assert db._live.fed == []

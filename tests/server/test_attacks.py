@@ -163,6 +163,7 @@ def test_bodies_and_headers_that_trickle_are_let_go(up: Served, monkeypatch: pyt
         "COPY (SELECT * FROM s) TO '{home}/out.csv'",
         "COPY s TO '{home}/out.csv'",
         "CREATE SENSORS x (a INT, v STREAM(y INT) USING 'os:system')",
+        "CREATE STREAM x FROM REDIS 'redis://127.0.0.1:1/?stream=x' (n INT)",
         "CREATE VIEW v AS SELECT * FROM '{home}/file.csv'",
     ],
 )

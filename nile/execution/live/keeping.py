@@ -13,6 +13,10 @@ __all__ = ["Keeping", "Writable"]
 class Writable(Protocol):
     """The folder of a store."""
 
+    @property
+    def read_only(self) -> bool:
+        """Whether another process may be the one that writes it."""
+
     def check_writable(self) -> None:
         """Raises StoreReadOnly."""
 

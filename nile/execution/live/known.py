@@ -13,6 +13,7 @@ from nile.base.plain import plain_schema
 from nile.execution.definitions import StreamDefinition, stream_definition
 from nile.execution.live.commits import Commits
 from nile.execution.live.constraints import Constraints
+from nile.execution.live.inputs.inflow import Inflows
 from nile.execution.live.keeping import Keeping
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.scheduled import Schedule, Scheduled
@@ -63,9 +64,14 @@ class Known:
         self.summaries = LiveSummaries(names)
         self.constraints = Constraints(self.streams)
         self.idleness = Idleness()
+        self.fed: list[LiveStream] = []
+        """Streams of tables of sensors, of one query each."""
         self._changing = 0
         if keeper is not None:
             keeper.restore(self, names)
+        self.inflows = Inflows(self)  # type: ignore[arg-type]  # every one of these is a Live
+        if keeper is not None and not keeper.directory.read_only:
+            self.inflows.follow()
 
     @property
     def memory(self) -> int | None:
@@ -248,6 +254,8 @@ class Known:
                 self.constraints.follow()
                 waits.enter_context(INTERRUPTS)  # what is in the store is not undone
                 self._remember()
+            if not self._changing:
+                self.inflows.follow()
             return done
 
     def follow_summaries(self) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
+from nile.base.raw import RawBatch
 from nile.execution.definitions import Filling, checked_offset
 from nile.execution.live.asking import asked_for, check_remembered
-from nile.execution.live.feeding import inputs_of
+from nile.execution.live.inputs.feeding import inputs_of
 from nile.execution.live.into import Into
 from nile.execution.live.known import Known
 from nile.execution.live.retracting import Goes, TakingBack, matched, signed_apart
@@ -57,6 +59,7 @@ class Live(Known):
         with self.lock:
             self.standing.wait_for_readers(self.get(name))
             stream = self._free(name, "push")
+            self.inflows.check_free(stream)
             self.standing.check_state(stream, self.memory, self.means)
             goes: Goes | None = None
             if (signed := signed_apart(stream, data)) is not None:
@@ -88,6 +91,33 @@ class Live(Known):
                 done += self.take(stream, whole, offset, goes)
             self.commits.complain()
             return done
+
+    def feed(self, stream: LiveStream, rows: RawBatch, offset: Any, reached: int | None) -> None:
+        """Rows that a connector has read for a stream, and the place that it has reached.  Raises as `push`.
+
+        reached: ns; none before it will come, where that is known.
+        """
+        with self.lock, nullcontext() if self.means is None else self.means.charged():
+            self.commits.check()
+            self.names.check_open()
+            self.standing.wait_for_readers(stream)
+            self.standing.check_state(stream, self.memory, self.means)
+            if self._keeper is not None:
+                self._keeper.make_room(self, self.names)
+            with self.commits.prepared:
+                self.take(stream, [stream.admitted_raw(rows)], offset)
+                if reached is not None and not stream.closed:
+                    with self.commits:
+                        stream.advance(reached)
+                        self.constraints.progress()
+                        self.standing.progress()
+                        self.standing.work()
+            self.commits.complain()
+
+    def saved(self) -> None:
+        """What has been taken is in the store, where there is one."""
+        if self._keeper is not None:
+            self.checkpoint()
 
     def take(
         self,
@@ -130,7 +160,7 @@ class Live(Known):
 
     def tick(self) -> None:
         """Move on streams that are silent, and what waits for operators, as a push does and a reader that asks."""
-        if self.standing.waits or any(each.idle is not None for each in self._streams.values()):
+        if self.standing.waits or any(each.idle is not None for each in [*self._streams.values(), *self.fed]):
             with self.lock, self.commits:
                 self._move_on()
                 self.standing.work()
@@ -155,7 +185,7 @@ class Live(Known):
             self.commits.complain()
 
     def _move_on(self) -> None:
-        streams = self.streams().values()
+        streams = [*self.streams().values(), *(each for each in self.fed if not each.closed)]
         if any(each.idle is not None for each in streams) and self.idleness.due(streams, self.standing.over()):
             self.constraints.progress()
             self.standing.progress()
@@ -326,6 +356,7 @@ class Live(Known):
 
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
+        self.inflows.close()
         with self.lock:
             if self.names.closed:
                 return

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
 from nile.base.interrupts import INTERRUPTS
-from nile.execution.definitions import Filling, StreamDefinition, stream_definition
+from nile.base.plain import plain_schema
+from nile.execution.definitions import Filling, Reads, StreamDefinition, stream_definition
 from nile.execution.live.constraints import said_of
+from nile.execution.live.inputs.inflow import shown_address
 from nile.execution.live.into import named_rows
 from nile.execution.live.relations import relation_definition, revise, versions_of
 from nile.execution.live.retracting import satisfying, take_back
@@ -17,6 +19,7 @@ from nile.execution.options import Options
 from nile.execution.statement.engine import near_names
 from nile.execution.statement.statements import check_free, only_time, rows_of, run_query, said
 from nile.execution.values import column_of
+from nile.sensors.table import TIME
 from nile.sensors.types import column_type
 from nile.sql.expression_text import identifier
 from nile.sql.plan import leaves_of
@@ -106,6 +109,8 @@ def _create_stream(live: Live, made: CreateStream) -> Result:
     """A live stream, as `Database.stream` makes one."""
     check_free(live.names, made.name, made.replace)
     schema = _typed(made)
+    if made.using is not None:
+        return _create_flow(live, made, schema)
     time = only_time(made.name, schema) if made.time is None else made.time
     lateness, keep, idle = (None if ns is None else f"{ns} ns" for ns in (made.lateness, made.keep, made.idle))
     definition = stream_definition(
@@ -114,6 +119,25 @@ def _create_stream(live: Live, made: CreateStream) -> Result:
     )  # fmt: skip
     live.change(lambda: _made_anew(live, made.name, definition), whole=True)
     return said(f"live stream '{made.name}' created, in the order of {time}; INSERT and pushes fill it")
+
+
+def _create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
+    """A live stream that a connector fills, from now on and whenever its store is opened."""
+    assert made.using is not None
+    assert made.source is not None
+    if made.time is None and TIME in schema.names:
+        raise ConfigError(
+            f"CREATE STREAM {made.name}: needed TIMESTAMP BY {TIME}, or no column of that name, which the time of "
+            "arrival has; got neither; say one"
+        )
+    if made.time is None:
+        schema = schema.append(pa.field(TIME, pa.timestamp("ns")))
+    definition = StreamDefinition(
+        plain_schema(schema), made.time or TIME, made.lateness or 0, made.where, made.keep, made.event_id, made.idle,
+        reads=Reads(made.using, made.source),
+    )  # fmt: skip
+    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
+    return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
 
 
 def _typed(made: CreateRelation | CreateStream) -> pa.Schema:

@@ -62,7 +62,7 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "nile_sources": {
         "name": _TEXT, "kind": _TEXT, "time": _TEXT, "tuples": _WHOLE, "applied": _WHOLE, "late": _WHOLE,
         "shed": _WHOLE, "rejected": _WHOLE, "waiting": _WHOLE, "kept": _WHOLE, "memory": _WHOLE, "passed": _TIME,
-        "silent": _YES, "offset": _TEXT,
+        "silent": _YES, "offset": _TEXT, "reads": _TEXT, "state": _TEXT, "error": _TEXT,
     },
     "nile_constraints": {
         "constraint": _TEXT, "kind": _TEXT, "stream": _TEXT, "within": _WHOLE, "on_violation": _TEXT, "tuples": _WHOLE,
@@ -306,13 +306,8 @@ def _synopses(live: Live) -> Rows:
                 }  # fmt: skip
     for name, stream in live.streams().items():
         if stream.history is not None:
-            yield {
-                "kind": "history",
-                "of": name,
-                "column": None,
-                "tuples": stream.rows,
-                "memory": stream.history.memory,
-            }
+            held = stream.history.memory
+            yield {"kind": "history", "of": name, "column": None, "tuples": stream.rows, "memory": held}
     for query, _, _, one in _standing(live):
         if one is one.sharers[0]:  # what several run on is there once
             of = _names(live, one.sharers) or query
@@ -338,13 +333,14 @@ def _sources(live: Live) -> Rows:
             kind = ("file" if name in files else "object") if entry.is_stream else "relation"
             yield {"name": name, "kind": kind, "time": entry.time, "tuples": live.names.rows(name)}
             continue
-        stream, accounts = streams[name], streams[name].accounting
+        stream, accounts, inflow = streams[name], streams[name].accounting, live.inflows.of(streams[name])
         yield {
             "name": name, "kind": "live", "time": entry.time, "tuples": accounts.tuples_in, "applied": accounts.applied,
             "late": accounts.late, "shed": accounts.shed, "rejected": accounts.rejected, "kept": stream.rows,
             "waiting": stream.pushed - accounts.tuples_in, "passed": stream.passed, "silent": stream.silent,
             "memory": None if stream.history is None else stream.history.memory,
             "offset": json.dumps(live.offsets[name]) if name in live.offsets else None,
+            **({} if inflow is None else inflow.told()),
         }  # fmt: skip
 
 

@@ -234,7 +234,9 @@ def _create_sensors(engine: Engine, made: CreateSensors) -> Result:
         for columns in (made.columns, made.fields)
     )
     kind = sensor_class(CONNECTORS.get(made.using, made.using), where=where)
-    spec = SensorsSpec(made.name, static, made.stream, fields, kind, made.lateness or 0, made.buffer or BUFFER)
+    spec = SensorsSpec(
+        made.name, static, made.stream, fields, kind, made.lateness or 0, made.buffer or BUFFER, made.idle
+    )
     source = SensorsSource.of(spec)
     if made.source is not None:
         rows, condition = (

@@ -53,7 +53,7 @@ class Topic(Messages):
         there = sorted(found.partitions)
         if found.error is not None or (partition and int(partition) not in there):
             raise ConnectionError(f"topic {topic!r}: {found.error or f'there is no partition {partition}'}")
-        self.place = dict(self.place or {})
+        self.place = {int(each): at for each, at in (self.place or {}).items()}  # JSON has them as text
         if start == "latest":  # a number, so that what comes between this and the first read is read
             for each in there:
                 if each not in self.place:

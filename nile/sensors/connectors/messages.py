@@ -11,7 +11,17 @@ from nile.sensors.sensor import NEW_VALUE, NO_VALUE, Sensor
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
-__all__ = ["Messages", "options_of"]
+__all__ = ["Messages", "Unfit", "options_of"]
+
+
+class Unfit:
+    """A message that is no value of any field."""
+
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+
+    def __repr__(self) -> str:
+        return self.message.decode("utf-8", "replace")
 
 
 class Messages(Sensor):
@@ -20,10 +30,14 @@ class Messages(Sensor):
     Of a stream with one field of TEXT or BLOB a message is the value; of others it is JSON: an object with the fields
     by their names (more may be in it), an array of their values in order, or, of a single field, its value.  What is
     not is rejected.  time_name: of an object, where its time stands (seconds since 1970 or ISO text); None: without.
+    acknowledges: whether the server is told, by the next read or at the end, that it may forget what was read before;
+    given: whether that has arrived where it was to go; where not, it is not acknowledged and comes again.
     """
 
     batch = True
     time_name: str | None = None
+    acknowledges = False
+    given = True
 
     def found(self, messages: Iterable[bytes]) -> Any:
         """What `read` returns for these messages."""
@@ -43,7 +57,7 @@ class Messages(Sensor):
         try:
             value = json.loads(message)
         except ValueError:
-            return object(), None  # fits no field
+            return Unfit(message), None
         return self.picked(value) if isinstance(value, Mapping) else (value, None)
 
     def picked(self, value: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -32,6 +32,7 @@ class Topic(Messages):
     """
 
     restarts = None
+    acknowledges = True
 
     def init(self, address: Any, row: Mapping[str, Any]) -> None:  # noqa: ARG002
         where = "sensors USING 'mqtt'"
@@ -93,7 +94,7 @@ class Topic(Messages):
         bell = getattr(self, "_bell", None)
         client = getattr(self, "_client", None)
         if client is not None:
-            for message in self._taken:
+            for message in self._taken if self.given else ():
                 client.ack(message.mid, message.qos)
             client.disconnect()
             client.loop_stop()

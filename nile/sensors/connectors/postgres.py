@@ -34,6 +34,7 @@ class InsertedRows(Messages):
 
     every = 0.02
     restarts = None
+    acknowledges = True
 
     def init(self, address: Any, row: Mapping[str, Any]) -> None:  # noqa: ARG002
         where = "sensors USING 'postgres'"

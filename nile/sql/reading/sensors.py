@@ -41,7 +41,7 @@ def read_sensors(cursor: Cursor, name: str, replace: bool) -> CreateSensors:
     cursor.need(")")
     if stream is None:
         raise Fault("needed a column such as value STREAM(reading DOUBLE) USING 'module:Class'; got none", start)
-    source, registered, lateness, buffer = None, False, None, None
+    source, registered, lateness, buffer, idle = None, False, None, None, None
     while cursor.peek() is not None:
         start = cursor.start
         if cursor.take("FROM"):
@@ -50,12 +50,16 @@ def read_sensors(cursor: Cursor, name: str, replace: bool) -> CreateSensors:
         elif cursor.take("LATENESS"):
             cursor.take("=")
             lateness = once(lateness, cursor.duration("LATENESS"), "LATENESS", start)
+        elif cursor.take("IDLE"):
+            cursor.take("=")
+            idle = once(idle, cursor.duration("IDLE"), "IDLE", start)
         elif cursor.take("BUFFER"):
             cursor.take("=")
             buffer = once(buffer, _size(cursor), "BUFFER", start)
         else:
-            raise cursor.fault("FROM source, LATENESS d, BUFFER size or the end", known=("FROM", "LATENESS", "BUFFER"))
-    return CreateSensors(name, tuple(columns), *stream, source, registered, lateness, buffer, replace)
+            known = ("FROM", "LATENESS", "IDLE", "BUFFER")
+            raise cursor.fault("FROM source, LATENESS d, IDLE d, BUFFER size or the end", known=known)
+    return CreateSensors(name, tuple(columns), *stream, source, registered, lateness, buffer, replace, idle)
 
 
 def read_place(cursor: Cursor) -> tuple[str, bool]:

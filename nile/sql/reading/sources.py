@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nile.expressions.places import Fault, listed
+from nile.sensors.connectors import CONNECTORS
 from nile.sql.binding.scope import find
 from nile.sql.cursor import Cursor
 from nile.sql.named import new_name, read_condition
@@ -15,11 +16,15 @@ from nile.sql.statements import CreateRelation, CreateStream
 __all__ = ["read_source"]
 
 _SETTINGS = ("TIMESTAMP BY", "LATENESS", "WHERE")
+_FED = ("TIMESTAMP BY", "LATENESS", "KEEP", "IDLE", "EVENT ID", "WHERE")
 _LIVE = ("TIMESTAMP BY", "LATENESS", "KEEP", "IDLE", "EVENT ID", "STAMPED", "WHERE")
 
 
 def read_source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> CreateStream | CreateRelation:
-    """[STREAM | RELATION] name {FROM source | (column type, ...)}, and what follows.  Raises Fault."""
+    """[STREAM | RELATION] name {FROM source | (column type, ...)}, and what follows, or of a stream both.
+
+    Raises Fault.
+    """
     name = new_name(cursor, "stream" if stream else "relation")
     if cursor.take("("):
         columns = _typed(cursor)
@@ -29,6 +34,14 @@ def read_source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> Cr
         return CreateStream(name, None, replace=replace, columns=columns, **settings)
     if not cursor.take("FROM"):
         raise cursor.fault("'FROM' or '('", known=("FROM",))
+    using, address = cursor.word().lower(), cursor.peek(1)
+    if stream and using in CONNECTORS and address is not None and address.kind == "STRING":
+        cursor.at += 1
+        place = cursor.text("an address in quotes")
+        cursor.need("(")
+        columns = _typed(cursor)
+        settings = _settings(cursor, text, _FED, [column for column, _ in columns])
+        return CreateStream(name, place, replace=replace, columns=columns, using=using, **settings)
     source, registered = read_place(cursor)
     if stream:
         return CreateStream(name, source, registered, replace=replace, **_settings(cursor, text, _SETTINGS))

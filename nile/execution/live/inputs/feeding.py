@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from nile.execution.live.mined import MinedStream
+from nile.execution.live.inputs.mined import MinedStream
 from nile.execution.live.subscription import Subscription
 from nile.execution.reading import own_condition
 from nile.mining.call import Call, Mined
@@ -48,18 +48,23 @@ class Feed:
 
     def __init__(self, name: str, source: SensorsSource) -> None:
         spec = source.table.spec
-        self.stream = LiveStream(name, source.schema, TIME, lateness=spec.lateness or None, keep=0)
+        lateness = spec.lateness or (None if spec.idle is None else 0)
+        self.stream = LiveStream(name, source.schema, TIME, lateness=lateness, keep=0, idle=spec.idle)
         self._source = source
         self._scan = source.scan()
 
     def start(self, reader: Subscription, live: Live) -> None:
         """Begin the sources.  They end with the query, which ends with them where it reads nothing else."""
         self.stream.listeners.append(partial(live.standing.arrived, self.stream))
-        reader.ending.append(self.stop)
+        reader.ending.append(partial(self.stop, live))
+        live.fed.append(self.stream)
+        live.idleness.heard(self.stream)
         threading.Thread(target=self._run, args=(reader, live), name="nile sensors feed", daemon=True).start()
 
-    def stop(self) -> None:
+    def stop(self, live: Live) -> None:
         """Close the sources that nobody else reads."""
+        if self.stream in live.fed:
+            live.fed.remove(self.stream)
         self._source.manager.close(self._scan)
 
     def _run(self, reader: Subscription, live: Live) -> None:
