@@ -1,4 +1,4 @@
-"""Growing answers: what a statement has found so far, returned at intervals; can be stopped at any time."""
+"""How a statement runs, as its result reads it: once to its end, or as a growing answer that can be stopped."""
 
 from __future__ import annotations
 
@@ -10,16 +10,74 @@ from dataclasses import dataclass
 from datetime import timedelta
 from inspect import GEN_RUNNING, getgeneratorstate
 from types import TracebackType
+from typing import Any
 
 from nile.answers.answer import SHOWN
 from nile.answers.python_rows import text, tuples
 from nile.base.durations import parse_duration
+from nile.preferences.budget import BudgetReport
 from nile.report.pages.notebook import in_a_notebook, worded
+from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-__all__ = ["Partial", "Progress", "Progressive"]
+__all__ = ["Partial", "Progress", "Progressive", "Run"]
+
+
+class Run(ABC):
+    """One execution of a statement; the defaults are those of an exact one.
+
+    schema: the columns of its batches.  answer: an approximate operator's own answer, with all its figures, or None.
+    held_whole: whether the reader will hold all batches, so that more than can be held is refused beforehand.
+    """
+
+    schema: pa.Schema
+    answer: Any = None
+    held_whole: bool = False
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as they are found."""
+
+    @property
+    def accounting(self) -> dict[str, Accounting]:
+        """Of each stream: in = applied + late + shed + rejected."""
+        return {}
+
+    @property
+    def memory(self) -> int:
+        """Bytes held beside the output."""
+        return 0
+
+    @property
+    def spilled(self) -> int:
+        """Bytes written to temporary files so far, for rows that memory did not hold."""
+        return 0
+
+    @property
+    def budget(self) -> BudgetReport:
+        """Asked and spent."""
+        return BudgetReport(1.0, 1.0, "fraction", 1.0)
+
+    @property
+    def coverage(self) -> float:
+        """The share of what was asked about, in time, that was still held."""
+        return 1.0
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The number of outputs of the exact answer, or the value of a single aggregate; None: as many as there are."""
+        return None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be known before the rows are used."""
+        return ()
+
+    def worth(self) -> str | None:
+        """How good the answer is, in a few words; None if it is complete and exact."""
+        return None
 
 
 class Progressive(ABC):

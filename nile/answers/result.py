@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nile.answers.answer import SHOWN, Answer
-from nile.answers.progress import Progress, Progressive
+from nile.answers.progress import Progress, Progressive, Run
 from nile.answers.python_rows import for_spark, text, tuples
-from nile.answers.tabular import refuse_beyond_memory
+from nile.answers.tabular import held_if_room, refuse_beyond_memory
 from nile.base.contiguous import contiguous
 from nile.base.explained import Explained, ExplainedAs
 from nile.base.room import each_within, within
@@ -30,59 +29,9 @@ if TYPE_CHECKING:
 
     from nile.report.accuracy.report import AccuracyReport
 
-__all__ = ["Result", "Run"]
+__all__ = ["Result"]
 
 _ROW, _VALUE = 56, 40  # bytes of a tuple, and of a value and the place in it
-
-
-class Run(ABC):
-    """One execution of a statement; the defaults are those of an exact one.
-
-    schema: the columns of its batches.  answer: an approximate operator's own answer, with all its figures, or None.
-    held_whole: whether the reader will hold all batches, so that more than can be held is refused beforehand.
-    """
-
-    schema: pa.Schema
-    answer: Any = None
-    held_whole: bool = False
-
-    @abstractmethod
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as they are found."""
-
-    @property
-    def accounting(self) -> dict[str, Accounting]:
-        """Of each stream: in = applied + late + shed + rejected."""
-        return {}
-
-    @property
-    def memory(self) -> int:
-        """Bytes held beside the output."""
-        return 0
-
-    @property
-    def budget(self) -> BudgetReport:
-        """Asked and spent."""
-        return BudgetReport(1.0, 1.0, "fraction", 1.0)
-
-    @property
-    def coverage(self) -> float:
-        """The share of what was asked about, in time, that was still held."""
-        return 1.0
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """The number of outputs of the exact answer, or the value of a single aggregate; None: as many as there are."""
-        return None
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What should be known before the rows are used."""
-        return ()
-
-    def worth(self) -> str | None:
-        """How good the answer is, in a few words; None if it is complete and exact."""
-        return None
 
 
 class Result(Answer):
@@ -294,13 +243,16 @@ class Result(Answer):
         """The plan as a tree; analyze: run it to the end and show actual figures beside the expected ones.
 
         form: "text", or "json" for programs.
+        What is found is kept where memory holds it, and otherwise only counted.
         If `progress` can answer a query WITH PREFERENCE, this says how; analyze runs that to its end too, and counts
         cells read and ruled out.
         """
         if self._explained is None:
             return self._state()
-        if analyze:
-            self.to_arrow()
+        if analyze and self._table is None:
+            with within(self.room):
+                held = held_if_room(self._read(self._begin()))
+            self._table = None if held is None else contiguous(held, self._schema)
         return self._explained(self._run if analyze else None).told(form, self._growing(analyze))
 
     def _growing(self, analyze: bool) -> list[str]:
@@ -391,6 +343,11 @@ class Result(Answer):
     def memory_bytes(self) -> int:
         """As `memory`."""
         return self.memory
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes that the last run wrote to temporary files so far, for rows that memory did not hold.  Runs nothing."""
+        return 0 if self._run is None else self._run.spilled
 
     def worth(self) -> str | None:
         """What an approximate answer is worth, in a few words; None where it is all there is, and exact."""

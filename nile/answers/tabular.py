@@ -15,7 +15,15 @@ from nile.operators.inputs.joining import Loaded
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa
 
-__all__ = ["Members", "cheaper_as_ranges", "held_together", "refuse_beyond_memory", "room_for_answers", "row_bytes"]
+__all__ = [
+    "Members",
+    "cheaper_as_ranges",
+    "held_if_room",
+    "held_together",
+    "refuse_beyond_memory",
+    "room_for_answers",
+    "row_bytes",
+]
 
 Array = np.ndarray[Any, Any]
 _HALF_OF_MACHINE = 2
@@ -48,7 +56,10 @@ def refuse_beyond_memory(needed: int, rows: int) -> None:
     """Raises MemoryRefused where so many rows of so many bytes together are more than an answer may take."""
     room = room_for_answers()
     if needed > room:
-        what = "iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller budget, output='ranges'"
+        what = (
+            "iterate batches() or write_parquet(), which hold a part at a time, count instead, or ask for fewer: "
+            "LIMIT, a window, a smaller budget, output='ranges'"
+        )
         if room == allowed_room():
             raise MemoryRefused(
                 f"answer: {rows:,} rows need about {_mib(needed)}, more than the {_mib(room)} that connect(memory=) "
@@ -94,8 +105,22 @@ def held_together(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         held.clear()
         raise MemoryRefused(
             f"answer: needed memory for more than {rows:,} rows of {size / 2**30:.1f} GiB; the system has no more; "
-            "iterate batches(), count instead, or ask for fewer: LIMIT, a window, a smaller budget"
+            "iterate batches() or write_parquet(), count instead, or ask for fewer: LIMIT, a window, a smaller budget"
         ) from None
+    return held
+
+
+def held_if_room(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """All batches; None, once all have been read, where they take more than an answer may."""
+    held: list[pa.RecordBatch] | None = []
+    size = 0
+    room = room_for_answers()
+    for batch in batches:
+        size += batch.nbytes
+        if held is not None and size <= room:
+            held.append(batch)
+        else:
+            held = None
     return held
 
 

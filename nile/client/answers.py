@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nile.answers.result import Result, Run
+from nile.answers.progress import Run
+from nile.answers.result import Result
 from nile.client.http import Http, Streamed, quoted
 from nile.preferences.budget import BudgetReport
 from nile.summaries import errors

@@ -68,9 +68,11 @@ class Database(Builders):
         room: int | None = None,
         schedule: Schedule | None = None,
     ) -> None:
+        scratch = None if keeper is None or keeper.directory.read_only else keeper.directory.path
         self._names = Registry(
-            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads, room=room
-        )
+            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads, room=room,
+            scratch=scratch,
+        )  # fmt: skip
         self._live = Live(self._names, keeper, means, schedule)
 
     def __enter__(self) -> Database:

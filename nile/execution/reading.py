@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -35,6 +36,10 @@ _ROWS = 65_536
 
 class Readable(Protocol):
     """What is asked of a database."""
+
+    @property
+    def scratch(self) -> Path | None:
+        """Where files go while an answer is worked out; None: the system's folder for such files."""
 
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh manager over a stream."""
@@ -71,6 +76,8 @@ class Reading:
         self.accounting: dict[str, Accounting] = {}
         self.threads: int | None = None
         """How many work on what was read whole may use, as its streams say; None: as many as there are cores."""
+        self.spilled = 0
+        """Bytes of files in which rows lie that are held whole."""
 
     def stream_batches(self, leaf: Stream, rows: int = _ROWS) -> Iterator[tuple[Array, pa.RecordBatch, Array]]:
         """A stream passed through: (ts of the tuples, their columns, ts of all tuples read), nothing kept."""
@@ -125,15 +132,25 @@ class Reading:
 
     def whole(self, leaf: Stream | Relation, newest: int | None = None) -> Leaf:
         """A leaf, all of it, or what its so many newest tuples are.  Memory: its columns."""
-        if leaf.name not in self._whole:
-            self._whole[leaf.name] = self._load_stream(leaf) if isinstance(leaf, Stream) else self._load_relation(leaf)
-        ts, batch, accounting = self._whole[leaf.name]
+        ts, batch = self._held(leaf)
         if newest is not None and ts is not None:
             ts, batch = ts[len(ts) - newest :], batch.slice(len(ts) - newest)
-        self.accounting[leaf.alias] = accounting
         last = None if ts is None or not ts.shape[0] else int(ts[-1])
         ts, named = selected(leaf, ts, named_leaf(leaf, batch))
         return Leaf(ts, named, last)
+
+    def again(self, leaf: Stream | Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
+        """A leaf whose source other leaves name too: held once, passed through."""
+        ts, batch = self._held(leaf)
+        for begin in range(0, batch.num_rows, rows):
+            times = None if ts is None else ts[begin : begin + rows]
+            yield selected(leaf, times, named_leaf(leaf, batch.slice(begin, rows)))[1]
+
+    def _held(self, leaf: Stream | Relation) -> tuple[Array | None, pa.RecordBatch]:
+        if leaf.name not in self._whole:
+            self._whole[leaf.name] = self._load_stream(leaf) if isinstance(leaf, Stream) else self._load_relation(leaf)
+        ts, batch, self.accounting[leaf.alias] = self._whole[leaf.name]
+        return ts, batch
 
     def columns(self, leaf: Stream | Relation) -> tuple[str, ...]:
         """The source's columns that a leaf reads; one at least, since a batch without columns has no length."""
@@ -146,25 +163,27 @@ class Reading:
         columns = tuple(self._needed[leaf.name])
         manager = self._home.manager(leaf.name, leaf.time, columns)
         self.threads = manager.spec.threads
-        times, carried = [], []
+        holding = Holding(f"stream '{leaf.name}'", manager.spec.scratch, counted=manager.reads != "Table")
         for batch in manager.whole(_ROWS):
-            times.append(batch.ts)
-            carried.append(batch.carried)
-        ts = lent_together(times)
-        return ts, _together(carried, manager.source.schema, columns), manager.accounting
+            holding.add(batch.ts, batch.carried)
+        self.spilled += holding.end()
+        return (
+            lent_together(holding.times),
+            _together(holding.batches, manager.source.schema, columns),
+            manager.accounting,
+        )
 
     def _load_relation(self, leaf: Relation) -> tuple[None, pa.RecordBatch, Accounting]:
         columns = tuple(self._needed[leaf.name])
         source, _ = self._home.relation(leaf.name)
         accounting = Accounting()
-        batches = []
-        holding = None if isinstance(source, ArrowSource | Versions) else Holding(f"relation '{leaf.name}'")
+        in_memory = isinstance(source, ArrowSource | Versions)
+        holding = Holding(f"relation '{leaf.name}'", self._home.scratch, counted=not in_memory)
         for batch, counted in self._relation(leaf.name, columns, _ROWS):
-            if holding is not None:
-                holding.keep(batch.columns, batch.num_rows)
-            batches.append(batch)
+            holding.add(None, batch)
             accounting = counted
-        return None, _together(batches, source.schema, columns), accounting
+        self.spilled += holding.end()
+        return None, _together(holding.batches, source.schema, columns), accounting
 
     def _relation(self, name: str, columns: tuple[str, ...], rows: int) -> Iterator[tuple[pa.RecordBatch, Accounting]]:
         """Rows that belong to the relation; those that are no rows, or have a cell that does not fit, are rejected."""

@@ -84,8 +84,9 @@ class Registry(SummaryNames):
     """Names and what they stand for; the binder's catalog and the executor's home.
 
     hasher: of all keys in it.  threads: how many a join or the reading of a file may use, None for all cores.  room:
-    bytes that an answer which is held whole may take, None for half of the machine's memory.  scan: what runs a
-    query over these names on Spark, in a room above this one; None: nothing does.
+    bytes that an answer which is held whole may take, None for half of the machine's memory.  scratch: where files go
+    while an answer is worked out, None for the system's folder for such files.  scan: what runs a query over these
+    names on Spark, in a room above this one; None: nothing does.
     """
 
     def __init__(
@@ -95,10 +96,12 @@ class Registry(SummaryNames):
         *,
         threads: int | None = None,
         room: int | None = None,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__(hasher)
         self.threads = threads
         self.room = room
+        self.scratch = scratch
         self._scan = scan
         self._held: dict[str, Registered] = {}
         self._entries: dict[str, Entry] = {}
@@ -128,7 +131,7 @@ class Registry(SummaryNames):
         """
         self.check_open()
         self.check()
-        made = Registry(self.hasher, self._scan, threads=self.threads, room=self.room)
+        made = Registry(self.hasher, self._scan, threads=self.threads, room=self.room, scratch=self.scratch)
         made._held.update(self._held)
         made._entries.update(self._entries)
         made._summaries.update(self._summaries)
@@ -343,6 +346,7 @@ class Registry(SummaryNames):
                 name=name, source=self._with_attributes(name, held.source, (key, *carry)),
                 time=self.time_column(name), key=key, where=held.where,
                 lateness=held.lateness, carry=carry, hasher=self.hasher, threads=self.threads,
+                scratch=self.scratch,
             )
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from nile.base.sizes import format_size
-from nile.sensors.spill import Spill, temporary_file
+from nile.base.spill import Spill, temporary_file
 from nile.summaries.heavy import pa
 
 __all__ = ["BUFFER", "Held", "Queue"]

@@ -1,64 +1,130 @@
-"""Sources that are held whole: refused once they take what this process must not, before the system ends it."""
+"""Sources that are held whole: in memory as long as it lasts, and from then on in temporary files that are mapped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+import os
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nile.base.machine import memory_bytes
+from nile.base.mapped import Columns, can_map
+from nile.base.room import allowed_room
+from nile.base.sizes import format_size
+from nile.base.spill import temporary_file
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa
 
-__all__ = ["Holding", "held_whole"]
+__all__ = ["Holding"]
 
-
-class _Tuples(Protocol):
-    @property
-    def ts(self) -> np.ndarray: ...
-
-    @property
-    def key(self) -> pa.Array: ...
-
-    @property
-    def carried(self) -> pa.RecordBatch | None: ...
-
-
-Batch = TypeVar("Batch", bound=_Tuples)
+Array = np.ndarray[Any, Any]
+_TIME = "\0ts"
+_PARTS = 4
+"""Of what an answer may take, one part of so many may be a source's rows in memory."""
 
 
 class Holding:
-    """What one reader keeps of a source whose rows are not in memory yet.  what: the source, in messages."""
+    """All rows of one source for one reader.  what: the source, in messages; scratch: the folder of files, None for the
+    system's; counted: False of rows that are in memory already, and take no more of it.
 
-    def __init__(self, what: str) -> None:
+    times: int64 [n] of each batch added; batches: their columns; once they are too many, one of each, over files.
+    """
+
+    def __init__(self, what: str, scratch: Path | None = None, *, counted: bool = True) -> None:
         self._what = what
-        self._most = memory_bytes() // 2
-        self._held = self._rows = 0
+        self._scratch = scratch
+        self._counted = counted
+        half, allowed = memory_bytes() // 2, allowed_room()
+        self._most = half if allowed is None else min(half, allowed // _PARTS)
+        self._half = half
+        self._size = self._rows = 0
+        self._files: Columns | None = None
+        self.times: list[Array] = []
+        self.batches: list[pa.RecordBatch] = []
 
-    def keep(self, columns: Iterable[Any], rows: int, beside: int = 0) -> None:
-        """Rows more, and so many bytes beside their columns.
+    def add(self, ts: Array | None, batch: pa.RecordBatch) -> None:
+        """Rows behind all others, with their times (None: they have none).
 
-        Raises MemoryRefused where all of them take more than half of what this process may use.
+        Raises MemoryRefused where they take more than half of what this process may use and are of types that no file
+        can hold as they are, or the disk is full.
         """
-        self._held += beside + sum(map(_bytes, columns))
-        self._rows += rows
-        if self._held > self._most:
+        self._rows += int(batch.num_rows)
+        if self._files is not None:
+            self._put(ts, batch)
+            return
+        if ts is not None:
+            self.times.append(ts)
+        self.batches.append(batch)
+        if not self._counted:
+            return
+        self._size += sum(map(_bytes, batch.columns)) + (0 if ts is None else ts.nbytes)
+        if self._size > self._most:
+            self._spill(ts is not None)
+
+    def end(self) -> int:
+        """Nothing more comes; the bytes of files."""
+        if self._files is None:
+            return 0
+        size = self._files.size
+        rows = self._files.mapped()
+        self._files = None
+        if rows.schema.names[-1] == _TIME:
+            self.times = [rows.column(rows.num_columns - 1).to_numpy()]
+            rows = rows.select(list(range(rows.num_columns - 1)))
+        self.batches = [rows]
+        return size
+
+    def _spill(self, timed: bool) -> None:
+        schema = self.batches[0].schema
+        plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+        misfit = next((field for field in plain if not can_map(field.type)), None)
+        if misfit is not None:
+            if self._size > self._half:
+                gib = 2**30
+                raise MemoryRefused(
+                    f"{self._what}: needed all of its rows in memory; got {self._rows:,} and more, "
+                    f"{self._size / gib:.1f} GiB, of half of this machine's {2 * self._half / gib:.1f} GiB that they "
+                    f"may take, with column '{misfit.name}' ({misfit.type}), which no file can stand in for; name "
+                    "fewer columns, or a WHERE or WINDOW that leaves fewer rows"
+                )
+            return
+        schema = plain.append(pa.field(_TIME, pa.int64())) if timed else plain
+        times, batches = self.times, self.batches
+        self.times, self.batches = [], []
+        self._files = self._written(lambda: Columns(schema, partial(temporary_file, self._scratch)))
+        for k, batch in enumerate(batches):
+            self._put(times[k] if timed else None, batch)
+
+    def _put(self, ts: Array | None, batch: pa.RecordBatch) -> None:
+        files = self._files
+        assert files is not None
+        columns = [
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            for column in batch.columns
+        ]
+        whole = pa.RecordBatch.from_arrays(
+            columns if ts is None else [*columns, pa.array(ts)], names=[field.name for field in files.schema]
+        )
+        self._written(lambda: files.add(whole))
+
+    def _written(self, work: Any) -> Any:
+        try:
+            return work()
+        except (OSError, OverflowError) as error:
+            folder = self._scratch or Path(tempfile.gettempdir())
+            reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+            size = format_size(self._files.size if self._files is not None else 0)
             raise MemoryRefused(
-                f"{self._what}: needed all of its rows in memory; got {self._rows:,} and more, "
-                f"{self._held / 2**30:.1f} GiB, of half of this machine's {2 * self._most / 2**30:.1f} GiB that they "
-                "may take; name fewer columns, or a WHERE or WINDOW that leaves fewer rows"
-            )
+                f"{self._what}: needed all of its rows, in files where memory does not hold them; got '{reason}' in "
+                f"'{folder}', with {size} written; make room there, name another folder in TMPDIR, or fewer columns"
+            ) from error
 
 
-def held_whole(name: str, batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same batches of a stream, for whoever keeps them all.  Raises MemoryRefused, as `Holding.keep`."""
-    holding = Holding(f"stream '{name}'")
-    for batch in batches:
-        holding.keep([batch.key], batch.ts.shape[0], batch.ts.nbytes)
-        if batch.carried is not None:
-            holding.keep(batch.carried.columns, 0)
-        yield batch
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _bytes(column: Any) -> int:

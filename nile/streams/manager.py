@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,13 @@ from nile.base.cells import misfit_reason
 from nile.base.durations import MAX_DURATION
 from nile.base.plain import can_be_ordered
 from nile.base.raw import RawBatch, check_columns
+from nile.base.room import allowed_room
 from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
 from nile.exact.state.lent import lent
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
-from nile.streams.holding import held_whole
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.parquet import ParquetSource
 from nile.streams.rowlog import RowLog
@@ -50,7 +51,7 @@ class StreamSpec:
     is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
     the row, as in the key. `event_id`: one of `carry`, with a lateness; of
     tuples of one id and time only the first is applied. `hasher`: of its keys, wherever they are hashed. `threads`: how
-    many its reading and its joins may use; None: all cores.
+    many its reading and its joins may use; None: all cores. `scratch`: the folder of files; None: the system's.
     """
 
     name: str
@@ -63,6 +64,7 @@ class StreamSpec:
     event_id: str | None = None
     hasher: KeyHasher = PUBLIC
     threads: int | None = None
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +189,13 @@ class StreamManager:
         """As `batches`, for whoever takes the stream to its end: in batches of any length.
 
         Tables in memory come in the pieces that they are made of, and their times are looked at once for all readings.
-        Raises MemoryRefused, of any other source, once it takes more than half of what this process may use.
         """
         known, spec = self._in_order(), self.spec
         if known is None:
             # Files give long pieces for less a row than short ones, which would be put together again.
-            size = max(rows, _LONG) if isinstance(self.source, ParquetSource) else rows
-            yield from held_whole(spec.name, self.batches(size))
+            long = isinstance(self.source, ParquetSource) and allowed_room() is None
+            size = max(rows, _LONG) if long else rows
+            yield from self.batches(size)
             return
         source, times = known
         self._begin()

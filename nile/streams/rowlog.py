@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import IO
 
+from nile.base.spill import temporary_file
 from nile.summaries.heavy import pa
 
 MEMORY_LIMIT = 32 << 20
@@ -44,7 +44,7 @@ class RowLog:
 
     def _spill(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="nile-")  # noqa: SIM115 (lives as long as the log)
+            self._file = temporary_file()
         self._spills.append(self._file.seek(0, 2))
         with pa.ipc.new_stream(self._file, self._schema) as writer:
             for batch in self._batches:

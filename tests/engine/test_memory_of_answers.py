@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import nile
 from nile.answers.join_outputs import JoinOutputs
 from nile.base import room
 from nile.base.room import LEAST_ROOM, allowed_room, each_within, within
+from nile.streams import holding
 
 ROWS = 4_000
 """Of one key in each stream: 16 million pairs of 56 bytes, 14 times of what 64 MB allow."""
@@ -133,9 +135,7 @@ def test_an_answer_may_take_as_much_as_memory_says_and_64_mib_in_any_case(tmp_pa
         assert db._names.snapshot().room == 256_000_000
 
 
-def test_a_stream_that_must_be_held_whole_and_cannot_be_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_must_be_held_whole_and_is_too_much_lies_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file, of rows that a store keeps; a table that is in memory takes no more of it."""
     at = np.arange(ROWS)
     table = pa.table({"t": at, "k": pa.array((at % 7).astype(str)).dictionary_encode(), "n": at})
@@ -143,20 +143,53 @@ def test_a_stream_that_must_be_held_whole_and_cannot_be_is_refused(
     db = nile.connect().register("a", tmp_path / "a.parquet", time="t").register("b", table, time="t")
     db.stream("c", [("t", "int64"), ("k", "string"), ("n", "int64")], time="t")
     db.push("c", table)
-    text = "SELECT x.n, y.n AS m FROM {0} x, {0} y WHERE x.k = y.k AND x.n = y.n"
-    wanted = db.sql(text.format("b")).to_arrow().num_rows
-    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 24 * ROWS - 100)
-    for name in "ac":
-        for ask in (
-            lambda name: db.sql(text.format(name)).to_arrow(),
-            lambda name: db.join(f"{name} AS x", f"{name} AS y", on="n", where="x.k <= y.k").run().to_arrow(),
-        ):
-            with pytest.raises(nile.MemoryRefused, match=f"stream '{name}': needed all of its rows in memory"):
-                ask(name)
-        assert sum(batch.num_rows for batch in db.sql(f"SELECT k, n FROM {name}").batches()) == ROWS
-    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
     db.register("r", tmp_path / "a.parquet").register("s", table)
-    with pytest.raises(nile.MemoryRefused, match="relation 'r': needed all of its rows in memory"):
-        db.sql(text.format("r")).to_arrow()
+    text = "SELECT x.n, y.n AS m FROM {0} x, {0} y WHERE x.k = y.k AND x.n = y.n"
+    asked: list[Callable[[str], pa.Table]] = [lambda name: db.sql(text.format(name)).to_arrow()]
+    asked.append(lambda name: db.join(f"{name} AS x", f"{name} AS y", on="n", where="x.k <= y.k").run().to_arrow())
+    wanted = [ask("b") for ask in asked]
+    files: list[Any] = []
+    opener = holding.temporary_file
+    monkeypatch.setattr(holding, "temporary_file", lambda folder: files.append(opener(folder)) or files[-1])
+    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
+    for name in "ac":
+        for ask, rows in zip(asked, wanted, strict=True):
+            files.clear()
+            assert ask(name).equals(rows)
+            assert len(files) >= 3
+            assert all(file.closed for file in files)
+    files.clear()
+    assert db.sql(text.format("r")).to_arrow().num_rows == ROWS
+    assert files
+    files.clear()
     for name in "bs":
-        assert db.sql(text.format(name)).to_arrow().num_rows == wanted == ROWS
+        assert db.sql(text.format(name)).to_arrow().num_rows == ROWS
+    assert not files
+
+
+def test_what_no_file_can_stand_in_for_is_refused_beyond_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = np.arange(ROWS)
+    pq.write_table(pa.table({"t": at, "n": at, "l": [[k] for k in range(ROWS)]}), tmp_path / "a.parquet")
+    db = nile.connect().register("a", tmp_path / "a.parquet", time="t").register("r", tmp_path / "a.parquet")
+    text = "SELECT x.l, y.n FROM {0} x, {0} y WHERE x.n = y.n"
+    for name in "ar":
+        assert db.sql(text.format(name)).to_arrow().num_rows == ROWS
+    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
+    for name in "ar":
+        with pytest.raises(nile.MemoryRefused, match=r"all of its rows in memory; got 4,000 .* with column '.*l'"):
+            db.sql(text.format(name)).to_arrow()
+
+
+def test_a_full_disk_of_held_rows_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"t": np.arange(ROWS), "n": np.arange(ROWS)}), tmp_path / "a.parquet")
+    db = nile.connect().register("a", tmp_path / "a.parquet", time="t")
+
+    def full(folder: Path | None) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", folder)
+
+    monkeypatch.setattr(holding, "temporary_file", full)
+    monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
+    with pytest.raises(nile.MemoryRefused, match=r"stream 'a': needed all of its rows, in files .* 'No space left"):
+        db.sql("SELECT x.n FROM a x, a y WHERE x.n = y.n").to_arrow()

@@ -18,9 +18,9 @@ import pytest
 
 import nile
 from nile import END, NEW_VALUE
+from nile.base.spill import Spill, temporary_file
 from nile.sensors.queue import Held, Queue
 from nile.sensors.scan import Scan, hand_out
-from nile.sensors.spill import Spill, temporary_file
 from nile.summaries.errors import EnvelopeError
 
 SCHEMA = pa.schema([("version", pa.int64()), ("ts", pa.int64()), ("reading", pa.float64()), ("text", pa.string())])

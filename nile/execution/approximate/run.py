@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from nile.answers.answer import Answer
 from nile.answers.join_answer import ComingAnswer
-from nile.answers.result import Run
+from nile.answers.progress import Run
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
 from nile.execution.approximate.selection import PreferredSelection

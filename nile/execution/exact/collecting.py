@@ -13,7 +13,7 @@ from nile.operators.common.rows import row_codes
 from nile.sql.columns import AggregateItem
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["collected"]
+__all__ = ["collected", "counting_rows"]
 
 Array = np.ndarray[Any, Any]
 
@@ -26,15 +26,7 @@ def collected(item: AggregateItem, below: pa.RecordBatch, codes: Array, count: i
     assert item.argument is not None
     kind = CATALOGUE[item.function]
     values = column_of(item.argument, below)
-    kept = np.ones(below.num_rows, np.bool_)
-    if kind.skips:
-        looked_at = [values, *(column_of(key.node, below) for key in item.order if kind.argument == "key")]
-        for each in looked_at:
-            kept &= pc.is_valid(each).to_numpy(zero_copy_only=False)
-    if item.where is not None:
-        kept &= pc.fill_null(column_of(item.where, below), False).to_numpy(zero_copy_only=False)
-    order = np.lexsort([*sort_columns(item.order, below)[::-1], codes])
-    order = order[kept[order]]
+    order = counting_rows(item, below, codes)
     if item.distinct and order.shape[0]:
         at = pa.array(order)
         _, first = row_codes([pa.array(codes).take(at), values.take(at)], order.shape[0])
@@ -53,3 +45,18 @@ def collected(item: AggregateItem, below: pa.RecordBatch, codes: Array, count: i
     if kind.gives == "text":
         return pc.binary_join(lists, item.separator or "")
     return lists if lists.type == item.field.type else pc.cast(lists, item.field.type, safe=False)
+
+
+def counting_rows(item: AggregateItem, below: pa.RecordBatch, codes: Array) -> Array:
+    """The places of the rows that count, group by group and in the order of each: int64 [m]."""
+    assert item.argument is not None
+    kind = CATALOGUE[item.function]
+    kept = np.ones(below.num_rows, np.bool_)
+    if kind.skips:
+        keys = [key.node for key in item.order if kind.argument == "key"]
+        for each in (column_of(node, below) for node in (item.argument, *keys)):
+            kept &= pc.is_valid(each).to_numpy(zero_copy_only=False)
+    if item.where is not None:
+        kept &= pc.fill_null(column_of(item.where, below), False).to_numpy(zero_copy_only=False)
+    order: Array = np.lexsort([*sort_columns(item.order, below)[::-1], codes])
+    return order[kept[order]]

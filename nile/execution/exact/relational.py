@@ -26,7 +26,7 @@ from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.heavy import pa
 
-__all__ = ["Path", "Relational"]
+__all__ = ["Path", "Relational", "as_left", "combined", "grouped", "left_after"]
 
 Array = np.ndarray[Any, Any]
 Path = tuple[int, ...]
@@ -72,9 +72,9 @@ class Relational:
                 return Side(below.batch.take(pa.array(first)))
             case ops.SetOperation():
                 left, right = sides
-                return Side(_combined(plan, left.batch, right.batch))
+                return Side(combined(plan, left.batch, right.batch))
             case ops.Group():
-                return Side(_grouped(plan, below.batch))
+                return Side(grouped(plan, below.batch)[0])
             case ops.Hop():
                 return Side(hop_rows(plan, below.batch)[0])
             case ops.Unnest():
@@ -102,7 +102,7 @@ class Relational:
             outputs = below.num_rows
             for step in between:
                 below = maker(step.items)(below)
-            rows = _grouped(plan, below)
+            rows, _ = grouped(plan, below)
         for k in range(len(between) + 1):
             self._counts[at[: len(at) - k]] = outputs
         return rows
@@ -138,37 +138,46 @@ def _concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _combined(plan: ops.SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+def combined(plan: ops.SetOperation, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    """UNION, INTERSECT or EXCEPT of two inputs."""
+    both = pa.concat_batches([as_left(plan, left), as_left(plan, right)])
+    kept = left_after(plan, both, left.num_rows)
+    return both if kept is None else both.take(pa.array(kept))
+
+
+def as_left(plan: ops.SetOperation, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of an input of a set operation in the types and names of the left one."""
     schema = schema_of(plan.fields)
-    right = pa.RecordBatch.from_arrays(
-        [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(right.columns, schema, strict=True)
-        ],
-        schema=schema,
-    )
-    left = pa.RecordBatch.from_arrays(left.columns, schema=schema)
-    both = pa.concat_batches([left, right])
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def left_after(plan: ops.SetOperation, both: pa.RecordBatch, left: int) -> Array | None:
+    """Which rows of both inputs, so many of the left one first, a set operation gives: int64 [m]; None: all."""
     if plan.kind == "union" and plan.all:
-        return both
+        return None
     codes, first = row_codes(both.columns, both.num_rows)
     if plan.kind == "union":
-        return both.take(pa.array(first))
-    own = codes[: left.num_rows]
-    theirs = np.bincount(codes[left.num_rows :], minlength=first.shape[0])
+        return first
+    own = codes[:left]
+    theirs = np.bincount(codes[left:], minlength=first.shape[0])
     if plan.all:
         order = np.argsort(own, kind="stable")
         begins = np.searchsorted(own[order], own[order])
         occurrence = np.empty(own.shape[0], np.int64)
         occurrence[order] = np.arange(own.shape[0]) - begins
-        keep = occurrence < theirs[own] if plan.kind == "intersect" else occurrence >= theirs[own]
-        return left.filter(pa.array(keep))
-    mine = first[first < left.num_rows]
+        return np.flatnonzero(occurrence < theirs[own] if plan.kind == "intersect" else occurrence >= theirs[own])
+    mine = first[first < left]
     shared = theirs[codes[mine]] > 0
-    return left.take(pa.array(mine[shared if plan.kind == "intersect" else ~shared]))
+    kept: Array = mine[shared if plan.kind == "intersect" else ~shared]
+    return kept
 
 
-def _grouped(plan: ops.Group, below: pa.RecordBatch) -> pa.RecordBatch:
+def grouped(plan: ops.Group, below: pa.RecordBatch) -> tuple[pa.RecordBatch, Array]:
+    """(a row for each group, in order of first appearance; the first row of each, none without keys)."""
     keys = [value_of(item, below) for item in plan.by]
     codes, first = row_codes(keys, below.num_rows)
     count = first.shape[0] if plan.by else 1
@@ -180,4 +189,4 @@ def _grouped(plan: ops.Group, below: pa.RecordBatch) -> pa.RecordBatch:
             continue
         values = None if each.argument is None else column_of(each.argument, below)
         columns.append(aggregated(each, values, codes, count))
-    return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
+    return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields)), first

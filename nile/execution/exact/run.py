@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from nile.answers.result import Run
+from nile.answers.progress import Run
 from nile.answers.tabular import row_bytes
+from nile.base.spill import Spills
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan import algebra
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
 from nile.execution.exact.coming import Coming
+from nile.execution.exact.flow import Flow, Home, flows, parts_by_key
 from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.exact.unnesting import unnested_rows
-from nile.execution.reading import Leaf, Readable, Reading
+from nile.execution.reading import Leaf, Reading
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.operators.common.rows import row_codes
@@ -86,11 +90,11 @@ class ExactRun(Run):
     """One run of a query.  Nothing is read before the first batch is asked for.
 
     accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
-    held: bytes of input that were kept; costs: what
-    operators counted; actual: what a pipeline's operators did, by path.
+    held: bytes of input that were kept; costs: what operators counted; actual: what a pipeline's operators did, by
+    path.
     """
 
-    def __init__(self, home: Readable, query: Query, choice: Choice) -> None:
+    def __init__(self, home: Home, query: Query, choice: Choice) -> None:
         self.query = query
         self.choice = choice
         self.schema = output_schema(query, choice.emit)
@@ -99,6 +103,8 @@ class ExactRun(Run):
         self.held = 0
         self.costs: Mapping[str, int] = {}
         self.actual: Mapping[Path | None, Actual] = {}
+        self._home = home
+        self._spills = Spills(home.scratch)
         self._reading = Reading(home, query.plan)
         self._plain = schema_of(query.plan.fields)
 
@@ -111,6 +117,10 @@ class ExactRun(Run):
     def memory(self) -> int:
         """Bytes of the operators' state, beyond input and output."""
         return self._state_bytes
+
+    @property
+    def spilled(self) -> int:
+        return self._spills.written + self._reading.spilled
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The answer, as it is found.  Raises what sources, keys and memory raise."""
@@ -181,6 +191,11 @@ class ExactRun(Run):
         return loaded
 
     def _whole(self) -> Iterator[pa.RecordBatch]:
+        plan: Plan = self.query.plan
+        flat = is_flat_join(plan.input if isinstance(plan, Limit) else plan)
+        if (not flat or (not self.held_whole and parts_by_key(plan))) and flows(self._home, plan):
+            yield from self._flowing(flat)
+            return
         leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(self.query.plan)}
         times = [leaf.last for leaf in leaves.values() if leaf.last is not None]
         now = max(times, default=None)
@@ -192,11 +207,21 @@ class ExactRun(Run):
                 return Side(held.batch, held.ts)
             return _in_window(node, held, now, bound.get(node.alias))
 
-        plan: Plan = self.query.plan
-        if is_flat_join(plan.input if isinstance(plan, Limit) else plan):
+        if flat:
             yield from self._limited(lambda below, path: self._flat(below, path, leaf))
             return
         yield Relational(leaf, self.counts).rows(plan)
+
+    def _flowing(self, flat: bool) -> Iterator[pa.RecordBatch]:
+        """The snapshot of rows that memory may not hold.  flat: of one join."""
+        flow = Flow(self._reading, self._side, self.counts, self._spills, self.query.plan)
+        try:
+            if flat:
+                yield from self._limited(lambda below, path: self._flat(below, path, self._side, flow))
+            else:
+                yield from flow.rows(self.query.plan)
+        finally:
+            self._spills.close()
 
     def _joined(self) -> Iterator[pa.RecordBatch]:
         """Streams that have to be waited for are joined as they come: with each other by the same window join, one
@@ -237,30 +262,35 @@ class ExactRun(Run):
     def _coming(self, plan: Plan) -> Coming:
         return Coming(self._reading, [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)])
 
-    def _flat(self, plan: Plan, path: Path, leaf: Callable[[Stream | Relation], Side]) -> Iterator[pa.RecordBatch]:
-        """Selections and projections of one join, whose outputs pass through as they are found."""
+    def _flat(
+        self, plan: Plan, path: Path, leaf: Callable[[Stream | Relation], Side], flow: Flow | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Selections and projections of one join, whose outputs pass through as they are found.
+
+        flow: what gives the inputs in parts; None: all of them are joined at once.
+        """
         above: list[tuple[Filter | Project, Path]] = []
         while isinstance(plan, Filter | Project):
             above.append((plan, path))
             plan, path = plan.input, (*path, 0)
         assert isinstance(plan, Join)
-        inputs = Relational(leaf, self.counts)
-        sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
-        if self.held_whole and plan.condition is None and not any(isinstance(node, Filter) for node, _ in above):
-            refuse_beyond(plan, sides, row_bytes(self.schema), self._reading.threads)
+        if flow is not None:
+            parts = flow.sides_in_parts(plan, path)
+        else:
+            inputs = Relational(leaf, self.counts)
+            sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
+            parts = iter([sides])
+            if self.held_whole and plan.condition is None and not any(isinstance(node, Filter) for node, _ in above):
+                refuse_beyond(plan, sides, row_bytes(self.schema), self._reading.threads)
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice
         wanted = _looked_at([node for node, _ in above])
-        for found in joined(
-            plan,
-            sides,
-            algorithm=choice.algorithm,
-            strategy=choice.strategy,
-            spent=spent,
-            wanted=wanted,
+        join = partial(
+            joined, plan, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted,
             threads=self._reading.threads,
-        ):
+        )  # fmt: skip
+        for found in chain.from_iterable(map(join, parts)):
             batch = found
             self._count(path, batch.num_rows)
             for node, make, at in makes:

@@ -84,9 +84,10 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> Exp
     if choice.way == "pipeline":
         values["scheduling"] = choice.scheduling
     if run is not None:
-        values |= {"memory": {"state": run.memory, "input": run.held}, "cost": dict(run.costs)}
+        values |= {"memory": {"state": run.memory, "input": run.held, "spilled": run.spilled}, "cost": dict(run.costs)}
         values["accounting"] = _accounting(run)
-        lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held")
+        spilled = f", {run.spilled:,} spilled to files" if run.spilled else ""
+        lines.append(f"memory: {run.memory:,} bytes of state, {run.held:,} of input held{spilled}")
         if run.costs:
             lines.append("cost: " + ", ".join(f"{name} {count:,}" for name, count in run.costs.items()))
         lines += _accounts(run.accounting)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nile.answers.result import Result, Run
+from nile.answers.progress import Run
+from nile.answers.result import Result
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
 from nile.base.writing import form_of, write, write_parts

@@ -14,7 +14,7 @@ from nile.sql.plan import AggregateItem
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["aggregated", "whole_totals"]
+__all__ = ["aggregated", "told_total", "whole_totals"]
 
 Array = np.ndarray[Any, Any]
 
@@ -99,13 +99,23 @@ def _whole(
     item: AggregateItem, values: pa.Array, codes: Array, count: int, sizes: Array, weight: Array | None
 ) -> pa.Array:
     """sum and avg of whole numbers."""
-    totals = whole_totals(values, codes, count, weight)
+    return told_total(item, sizes, whole_totals(values, codes, count, weight), values.type)
+
+
+def told_total(item: AggregateItem, sizes: Array, totals: Array | None, kind: pa.DataType | None = None) -> pa.Array:
+    """count, and sum and avg of whole numbers, by how many values a group has and what they come to.
+
+    sizes: int64 [n]; totals: int64 [n], or Python's numbers; kind: of the values, for messages.  Raises SumOverflow.
+    """
+    if totals is None:
+        return _typed(sizes, None, item)
     if item.function == "avg":
         return _typed(totals.astype(np.float64) / np.maximum(sizes, 1), sizes == 0, item)
     for total in totals if totals.dtype == object else ():
         if not -(1 << 63) <= total < 1 << 63:
             raise SumOverflow(
-                f"{item.name}: needed a total of {values.type} within 64 bits; got {total}; cast the column to double"
+                f"{item.name}: needed a total of {kind or 'whole numbers'} within 64 bits; got {total}; cast the "
+                "column to double"
             )
     return _typed(totals.astype(np.int64), sizes == 0, item)
 

@@ -18,6 +18,7 @@ from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
 from nile.preferences.clock import Pace, exact_costs, retime
 from nile.streams.accounting import Accounting
+from nile.streams.holding import Holding
 from nile.streams.manager import StreamManager, TupleBatch
 from nile.summaries.costs import CostTable
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
@@ -90,27 +91,33 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
 def _loaded(manager: StreamManager, batches: Iterable[TupleBatch], where: Condition | None) -> Loaded:
     """A stream whose every batch is, or is being, read."""
     name, hasher = manager.spec.name, manager.spec.hasher
-    parts = []
-    read = 0
+    holding = Holding(f"stream '{name}'", manager.spec.scratch, counted=manager.reads != "Table")
+    read = gone = 0
+    names: list[str] = []
     for batch in batches:
         part = Loaded(name, batch.ts, pa.chunked_array([batch.key]), Accounting(), batch.carried, hasher)
         if where is not None:
             part = replace(part, rows=np.arange(read, read + len(part))).selected(where)
         read += len(batch.ts)
-        parts.append(part)
-    carried = [part.carried for part in parts if part.carried is not None]
-    rows = [part.rows for part in parts if part.rows is not None]
-    gone = sum(part.excluded for part in parts)
+        gone += part.excluded
+        names = [] if part.carried is None else part.carried.schema.names
+        columns = [] if part.carried is None else part.carried.columns
+        rows = [] if part.rows is None else [pa.array(part.rows)]
+        key = part.key.chunk(0) if part.key.num_chunks == 1 else pa.concat_arrays(part.key.chunks)
+        given = [key, *columns, *rows]
+        holding.add(part.ts, pa.RecordBatch.from_arrays(given, names=[str(k) for k in range(len(given))]))
+    holding.end()
+    read_rows = holding.batches
+    keys = [each.column(0) for each in read_rows]
+    carried = [pa.RecordBatch.from_arrays(each.columns[1 : 1 + len(names)], names=names) for each in read_rows if names]
     return Loaded(
         name,
-        lent_together([part.ts for part in parts]),
-        pa.chunked_array(
-            in_one([chunk for part in parts for chunk in part.key.chunks]), parts[0].key.type if parts else pa.null()
-        ),
+        lent_together(holding.times),
+        pa.chunked_array(in_one(keys), keys[0].type if keys else pa.null()),
         manager.accounting + Accounting(tuples_in=-gone, applied=-gone),
-        pa.concat_batches(carried) if carried else None,
+        (pa.concat_batches(carried) if len(carried) > 1 else carried[0]) if carried else None,
         hasher,
-        None if where is None else np.concatenate([np.zeros(0, np.int64), *rows]),
+        None if where is None else lent_together([each.column(each.num_columns - 1).to_numpy() for each in read_rows]),
         gone,
         manager.reads,
         manager.spec.threads,

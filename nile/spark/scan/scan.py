@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.answers.progress import Progressive
-from nile.answers.result import Result, Run
+from nile.answers.progress import Progressive, Run
+from nile.answers.result import Result
 from nile.base.explained import Explained
 from nile.execution.options import Options
 from nile.execution.progress.output import Found

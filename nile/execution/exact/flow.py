@@ -1,0 +1,384 @@
+"""A snapshot over more rows than memory holds: plans as batches that pass, with files where rows must wait.
+
+What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
+hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
+Inputs of joins, and partitions of window functions without PARTITION BY, are held whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+
+from nile.answers.tabular import held_together, room_for_answers, row_bytes
+from nile.base.spill import Spill, Spills
+from nile.execution.choice import is_chain
+from nile.execution.exact.batches import (
+    NUMBER,
+    Batches,
+    cut,
+    fitted,
+    looked_at,
+    marked,
+    numbered,
+    numbers_of,
+    repeated,
+)
+from nile.execution.exact.counting import grouped_rows, join_below
+from nile.execution.exact.hopping import hop_rows
+from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.one_group import OneGroup
+from nile.execution.exact.over import order_of, over_rows
+from nile.execution.exact.parting import Given, apart, parts, parts_of_all, row_hashes
+from nile.execution.exact.physical import one_key
+from nile.execution.exact.pieces import Pieces
+from nile.execution.exact.relational import Path, Relational, as_left, grouped, left_after
+from nile.execution.exact.sorting import CODES, Sorter, footprint, together
+from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.reading import Readable, Reading
+from nile.execution.values import column_of, filtered, maker, schema_of, value_of
+from nile.expressions.tree import Column
+from nile.sql import plan as ops
+from nile.sql.plan import Plan, Stream, inputs_of, leaves_of, walk
+from nile.summaries.heavy import pa
+
+__all__ = ["Flow", "Home", "flows", "parts_by_key"]
+
+Array = np.ndarray[Any, Any]
+_SHARE = 8
+"""Of what an answer may take, one part of so many is for the rows that an operator works on."""
+_LARGEST = 512 << 20
+_WORKING = 4
+"""Bytes that work on a byte of rows held whole takes, at the most of what was measured."""
+_SIDE = "\0s"
+
+
+class Home(Readable, Protocol):
+    """What is asked of a database."""
+
+    def rows(self, name: str) -> int | None:
+        """How many rows a source has, where it says so without reading."""
+
+
+def flows(home: Home, plan: Plan) -> bool:
+    """Whether a snapshot is worked out here: over what no window bounds, of more rows than an answer may take."""
+    for node in walk(plan):
+        if isinstance(node, Stream) and node.window is not None:
+            return False
+        if isinstance(node, ops.Join) and node.constraints:
+            return False
+    needed = 0
+    for leaf in leaves_of(plan):
+        rows = home.rows(leaf.name)
+        if rows is None:
+            return True
+        needed += rows * (row_bytes(schema_of(leaf.fields)) + CODES)
+    return needed > room_for_answers() // _WORKING
+
+
+def parts_by_key(plan: Plan) -> bool:
+    """Whether the join below selections and projections has one key of one type, so that its parts join alone."""
+    while isinstance(plan, ops.Filter | ops.Project | ops.Limit):
+        plan = plan.input
+    if not isinstance(plan, ops.Join) or plan.constraints or not plan.equal:
+        return False
+    on, _ = one_key(plan)
+    fields = {field.name: field.type for field in plan.fields}
+    return on is not None and len({fields[name] for name in on}) == 1
+
+
+def _key_hashes(at: int, batch: pa.RecordBatch) -> Array:
+    return row_hashes([batch.column(at)], batch.num_rows)
+
+
+class Flow:
+    """Evaluates plans.  leaf: the rows of a leaf as a Side, for what is held whole; counts: as of Relational."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        leaf: Callable[[Stream | ops.Relation], Side],
+        counts: dict[Path, int],
+        spills: Spills,
+        plan: Plan,
+    ) -> None:
+        self._reading = reading
+        self._whole = Relational(leaf, counts)
+        self._counts = counts
+        self._spills = spills
+        self._share = min(room_for_answers() // _SHARE, _LARGEST)
+        leaves = leaves_of(plan)
+        names = [leaf.name for leaf in leaves]
+        self._again = {leaf.alias for leaf in leaves if names.count(leaf.name) > 1}
+
+    def rows(self, plan: Plan, path: Path = (), most: int | None = None) -> Batches:
+        """The rows of a node; most: how many are wanted from the front, None for all.
+
+        Raises KeyTypeError, MemoryRefused.
+        """
+        self._counts.setdefault(path, 0)
+        for batch in self._rows(plan, path, most):
+            self._counts[path] += batch.num_rows
+            yield batch
+
+    def _rows(self, plan: Plan, path: Path, most: int | None) -> Batches:
+        match plan:
+            case Stream() | ops.Relation():
+                return self._leaf(plan)
+            case ops.Join():
+                return joined(plan, self._sides(plan, path))
+            case ops.Outer():
+                return self._held(plan, path)
+            case ops.Group() if (found := join_below(plan)) is not None:
+                return self._grouped_join(plan, *found, path)
+            case ops.SetOperation():
+                left, right = (self.rows(each, (*path, k)) for k, each in enumerate(inputs_of(plan)))
+                return self._combined(plan, left, right)
+            case ops.Limit():
+                wanted = None if plan.count is None else plan.count + plan.offset
+                return cut(self.rows(plan.input, (*path, 0), wanted), plan.offset, plan.count)
+        (below,) = inputs_of(plan)
+        batches = self.rows(below, (*path, 0), most if isinstance(plan, ops.Project) else None)
+        match plan:
+            case ops.Filter():
+                return (filtered(plan.condition, batch) for batch in batches)
+            case ops.Project():
+                return map(maker(plan.items), batches)
+            case ops.Hop():
+                return (hop_rows(plan, batch)[0] for batch in batches)
+            case ops.Unnest():
+                return (unnested_rows(plan, batch)[0] for batch in batches)
+            case ops.Distinct():
+                return self._distinct(plan, batches)
+            case ops.Group():
+                return self._grouped(plan, batches)
+            case ops.Over():
+                return self._over(plan, batches)
+            case ops.Sort():
+                return self._sorted(plan, batches, most)
+        raise AssertionError(plan)  # these run as pipelines
+
+    def _leaf(self, leaf: Stream | ops.Relation) -> Batches:
+        if leaf.alias in self._again:  # a source that comes once is read once
+            yield from self._reading.again(leaf)
+        elif isinstance(leaf, Stream):
+            for _, batch, _ in self._reading.stream_batches(leaf):
+                yield batch
+        else:
+            yield from self._reading.relation_batches(leaf)
+
+    def _held(self, plan: Plan, path: Path) -> Batches:
+        yield self._whole.rows(plan, path)
+
+    def _sides(self, join: ops.Join, path: Path) -> list[Side]:
+        """The inputs of a join, held."""
+        sides = []
+        for k, each in enumerate(join.inputs):
+            if is_chain(each):
+                sides.append(self._whole.side(each, (*path, k)))
+            else:
+                schema = schema_of(each.fields)
+                rows = held_together(fitted(batch, schema) for batch in self.rows(each, (*path, k)))
+                sides.append(Side(together(rows, schema)))
+        return sides
+
+    def sides_in_parts(self, join: ops.Join, path: Path) -> Iterator[list[Side]]:
+        """The inputs of a join that `parts_by_key`, part by part: what joins is in one."""
+        on, _ = one_key(join)
+        assert on is not None
+        inputs = []
+        for k, (each, key) in enumerate(zip(join.inputs, on, strict=True)):
+            schema = schema_of(each.fields)
+            at = schema.get_field_index(key)
+            batches = self._with_key(self.rows(each, (*path, k)), schema, at)
+            inputs.append(Given(batches, schema, partial(_key_hashes, at)))
+        for part in parts_of_all(inputs, self._spills, self._share):
+            yield [Side(rows, np.arange(rows.num_rows)) for rows in part]
+
+    @staticmethod
+    def _with_key(batches: Batches, schema: pa.Schema, at: int) -> Batches:
+        """Rows whose key, a column's place, is not null, which equals nothing."""
+        for batch in batches:
+            rows = fitted(batch, schema)
+            yield rows.filter(rows.column(at).is_valid()) if rows.column(at).null_count else rows
+
+    def _grouped_join(self, plan: ops.Group, join: ops.Join, between: Sequence[ops.Project], path: Path) -> Batches:
+        at = (*path, *(0,) * (len(between) + 1))
+        sides = self._sides(join, at)
+        counted = grouped_rows(plan, join, between, sides)
+        paths = [at[: len(at) - k] for k in range(len(between) + 1)]
+        if counted is not None:
+            rows, outputs = counted
+            self._counts.update(dict.fromkeys(paths, outputs))
+            yield rows
+            return
+        self._counts.update(dict.fromkeys(paths, 0))
+
+        def below() -> Batches:
+            for found in joined(join, sides):
+                batch = found
+                for step in between:
+                    batch = maker(step.items)(batch)
+                for each in paths:
+                    self._counts[each] += batch.num_rows
+                yield batch
+
+        yield from self._grouped(plan, below())
+
+    def _parts(
+        self, batches: Batches, schema: pa.Schema, keys: Callable[[pa.RecordBatch], Sequence[pa.Array]]
+    ) -> Iterator[pa.RecordBatch | Spill]:
+        """Rows with equal keys in one part: those of a Spill have one key, all of them."""
+        spills = self._spills
+
+        def hashes(batch: pa.RecordBatch) -> Array:
+            return row_hashes(keys(batch), batch.num_rows)
+
+        for part in parts(batches, schema, hashes, spills, self._share):
+            if isinstance(part, Spill):
+                yield from apart(part, keys, spills)
+            else:
+                yield part
+
+    def _in_order(self, found: Batches, schema: pa.Schema) -> Batches:
+        """Rows by the numbers in their last column, which goes.  schema: with it."""
+        at = len(schema) - 1
+
+        def order(batch: pa.RecordBatch) -> Array:
+            return np.argsort(numbers_of(batch, at), kind="stable")
+
+        sorter = Sorter(self._spills, schema, order, self._share)
+        for batch in found:
+            sorter.add(batch)
+        for batch in sorter.rows():
+            yield batch.select(list(range(at)))
+
+    def _distinct(self, plan: ops.Distinct | ops.SetOperation, batches: Batches) -> Batches:
+        """Groups by all columns."""
+        by = tuple(ops.Item(field, Column(field.name)) for field in plan.fields)
+        return self._grouped(ops.Group(inputs_of(plan)[0], by, ()), batches)
+
+    def _combined(self, plan: ops.SetOperation, left: Batches, right: Batches) -> Batches:
+        alike = (map(partial(as_left, plan), each) for each in (left, right))
+        if plan.kind == "union":
+            return chain(*alike) if plan.all else self._distinct(plan, chain(*alike))
+        plain = schema_of(plan.fields)
+        both = plain.append(pa.field(_SIDE, pa.bool_()))
+        schema = both.append(pa.field(NUMBER, pa.int64()))
+        sided = (marked(each, both, right=k == 1) for k, each in enumerate(alike))
+        width = len(plain)
+
+        def keys(batch: pa.RecordBatch) -> list[pa.Array]:
+            found: list[pa.Array] = batch.columns[:width]
+            return found
+
+        def found() -> Batches:
+            for part in self._parts(numbered(chain(*sided), both), schema, keys):
+                if isinstance(part, Spill):
+                    yield from repeated(plan, part, width)
+                    continue
+                lefts = part.num_rows - int(part.column(width).true_count)
+                kept = left_after(plan, part.select(list(range(width))), lefts)
+                yield part.take(pa.array(kept))
+
+        return (batch.select(list(range(width))) for batch in self._in_order(found(), schema))
+
+    def _grouped(self, plan: ops.Group, batches: Batches) -> Batches:
+        out = schema_of(plan.fields)
+        wanted = looked_at(plan)
+        narrow = pa.schema([field for field in schema_of(plan.input.fields) if field.name in wanted])
+        schema = narrow.append(pa.field(NUMBER, pa.int64()))
+        given = numbered(batches, narrow)
+        pieces = Pieces.of(plan, narrow)
+        if pieces is not None:
+            yield from self._in_pieces(plan, pieces, given)
+            return
+        if not plan.by:
+            yield from self._one_group(plan, given, schema)
+            return
+
+        def keys(batch: pa.RecordBatch) -> list[pa.Array]:
+            return [value_of(item, batch) for item in plan.by]
+
+        def found() -> Batches:
+            for part in self._parts(given, schema, keys):
+                if isinstance(part, Spill):
+                    rows, first = self._of_spill(plan, part), next(part.kept()).slice(0, 1)
+                else:
+                    rows, at = grouped(plan, part)
+                    first = part.take(pa.array(at))
+                yield rows.append_column(NUMBER, first.column(len(narrow)))
+
+        yield from self._in_order(found(), out.append(pa.field(NUMBER, pa.int64())))
+
+    def _in_pieces(self, plan: ops.Group, pieces: Pieces, given: Batches) -> Batches:
+        none = together([], pieces.schema)
+
+        def found() -> Batches:
+            for part in self._parts(pieces.reduced(given, self._share), pieces.schema, pieces.keys):
+                rows = none
+                for batch in part.kept() if isinstance(part, Spill) else [part]:
+                    rows = pieces.merged(together([rows, batch], pieces.schema))
+                told, number = pieces.told(rows)
+                yield told.append_column(NUMBER, number)
+
+        out = schema_of(plan.fields)
+        rows = 0
+        for batch in self._in_order(found(), out.append(pa.field(NUMBER, pa.int64()))):
+            rows += batch.num_rows
+            yield batch
+        if not plan.by and not rows:
+            yield grouped(plan, together([], schema_of(plan.input.fields)))[0]
+
+    def _one_group(self, plan: ops.Group, batches: Batches, schema: pa.Schema) -> Batches:
+        """Without keys there is one row, whatever there is."""
+        waiting: list[pa.RecordBatch] = []
+        taken = 0
+        spill: Spill | None = None
+        for batch in batches:
+            waiting.append(batch)
+            taken += footprint(batch)
+            if taken > self._share:
+                spill = spill or self._spills.new(schema)
+                for each in waiting:
+                    self._spills.put(spill, each)
+                waiting, taken = [], 0
+        if spill is None:
+            yield grouped(plan, together(waiting, schema))[0]
+            return
+        for each in waiting:
+            self._spills.put(spill, each)
+        yield self._of_spill(plan, spill)
+
+    def _of_spill(self, plan: ops.Group, rows: Spill) -> pa.RecordBatch:
+        first = next(rows.kept()).slice(0, 1)
+        group = OneGroup(rows, self._spills, self._share)
+        columns = [value_of(item, first) for item in plan.by] + [group.aggregated(each) for each in plan.aggregates]
+        return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
+
+    def _over(self, plan: ops.Over, batches: Batches) -> Batches:
+        plain, out = schema_of(plan.input.fields), schema_of(plan.fields)
+        by = [node for node in plan.items[0].by if all(node in item.by for item in plan.items)]
+        if not by:
+            rows = held_together(fitted(batch, plain) for batch in batches)
+            return iter([over_rows(plan, together(rows, plain))])
+        schema = plain.append(pa.field(NUMBER, pa.int64()))
+
+        def found() -> Batches:
+            for part in self._parts(numbered(batches, plain), schema, lambda batch: [column_of(n, batch) for n in by]):
+                rows = together(held_together(part.kept()), schema) if isinstance(part, Spill) else part
+                made = over_rows(plan, rows.select(list(range(len(plain)))))
+                yield fitted(made, out).append_column(NUMBER, rows.column(len(plain)))
+
+        return self._in_order(found(), out.append(pa.field(NUMBER, pa.int64())))
+
+    def _sorted(self, plan: ops.Sort, batches: Batches, most: int | None) -> Batches:
+        schema = schema_of(plan.fields)
+        sorter = Sorter(self._spills, schema, lambda batch: order_of(plan.keys, batch), self._share, most)
+        for batch in batches:
+            sorter.add(fitted(batch, schema))
+        yield from sorter.rows()

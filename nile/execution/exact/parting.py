@@ -1,0 +1,176 @@
+"""Rows parted by the hash of what must be equal, so that each part can be worked on by itself.
+
+Source: GRACE hash partitioning (Kitsuregawa, Tanaka, Moto-oka, New Generation Computing 1, 1983), parted again where a
+part is too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nile.base.spill import Spill, Spills
+from nile.execution.exact.sorting import footprint, together
+from nile.operators.common.rows import row_codes
+from nile.summaries.hashing import key_words, mixed
+from nile.summaries.heavy import pa
+
+__all__ = ["Given", "apart", "parts", "parts_of_all", "row_hashes"]
+
+Array = np.ndarray[Any, Any]
+Hashes = Callable[[pa.RecordBatch], Array]
+_BITS = 6
+_PARTS = 1 << _BITS
+_LEVELS = 64 // _BITS
+_NULL = np.int64(0x6E756C6C)
+
+
+def row_hashes(columns: Sequence[pa.Array], rows: int) -> Array:
+    """A hash of each row: uint64 [n], the same for rows that are equal in GROUP BY.  Raises KeyTypeError."""
+    hashes = np.zeros(rows, np.uint64)
+    for given in columns:
+        column = given
+        if pa.types.is_nested(column.type):
+            row_codes([column.slice(0, 0)], 0)  # says why not
+        if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
+            column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+        words, valid = key_words(column, where="rows")
+        if valid.shape[0]:
+            words = np.where(valid, words, _NULL)
+        hashes = mixed(hashes + mixed(words.view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15))
+    return hashes
+
+
+def parts(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, hashes: Hashes, spills: Spills, share: int, level: int = 0
+) -> Iterator[pa.RecordBatch | Spill]:
+    """All rows, those of one hash in one part, in the order in which they came.
+
+    A part is in memory, of `share` bytes or less, or a Spill of more rows, all of one hash.  Rows that together fit are
+    one part, and nothing is written.  Cost: each row beyond that is written once, again for each factor of 64.
+    """
+    waiting: list[pa.RecordBatch] = []
+    taken = 0
+    lanes: _Lanes | None = None
+    for batch in batches:
+        waiting.append(batch)
+        taken += footprint(batch)
+        if taken > share or (lanes is not None and taken > share // 2):
+            lanes = lanes or _Lanes(schema, hashes, spills, level)
+            lanes.put(together(waiting, schema))
+            waiting, taken = [], 0
+    if lanes is None:
+        if waiting:
+            yield together(waiting, schema)
+        return
+    if waiting:
+        lanes.put(together(waiting, schema))
+        waiting = []
+    for spill, size, alike in lanes.all():
+        if not len(spill):
+            continue
+        if size <= share:
+            yield together(list(spill.popped()), schema)
+        elif alike or level + 1 == _LEVELS:
+            yield spill
+            spill.close()
+        else:
+            yield from parts(spill.popped(), schema, hashes, spills, share, level + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One of several inputs that are parted alike."""
+
+    batches: Iterator[pa.RecordBatch]
+    schema: pa.Schema
+    hashes: Hashes
+
+
+def parts_of_all(inputs: Sequence[Given], spills: Spills, share: int, level: int = 0) -> Iterator[list[pa.RecordBatch]]:
+    """The rows of several inputs in parts: those of one hash in one part, in the order in which they came.
+
+    Hashes that not all inputs have are left out.  A part takes no more than `share` bytes, but for one of one hash.
+    """
+    lanes = []
+    for given in inputs:
+        made = _Lanes(given.schema, given.hashes, spills, level)
+        waiting: list[pa.RecordBatch] = []
+        taken = 0
+        for batch in given.batches:
+            waiting.append(batch)
+            taken += footprint(batch)
+            if taken > share // 2:
+                made.put(together(waiting, given.schema))
+                waiting, taken = [], 0
+        if waiting:
+            made.put(together(waiting, given.schema))
+        lanes.append({at: (spill, size, alike) for at, (spill, size, alike) in enumerate(made.all()) if len(spill)})
+    for at in sorted(set[int].intersection(*(set(each) for each in lanes))):
+        here = [each[at] for each in lanes]
+        if sum(size for _, size, _ in here) <= share or all(alike for *_, alike in here) or level + 1 == _LEVELS:
+            yield [together(list(spill.popped()), spill.schema) for spill, *_ in here]
+        else:
+            again = [
+                Given(spill.popped(), given.schema, given.hashes)
+                for (spill, *_), given in zip(here, inputs, strict=True)
+            ]
+            yield from parts_of_all(again, spills, share, level + 1)
+
+
+class _Lanes:
+    """Parts while they are written."""
+
+    def __init__(self, schema: pa.Schema, hashes: Hashes, spills: Spills, level: int) -> None:
+        self._spills = [spills.new(schema) for _ in range(_PARTS)]
+        self._by = spills
+        self._hashes = hashes
+        self._shift = np.uint64(_BITS * level)
+        self._sizes = [0] * _PARTS
+        self._least = np.full(_PARTS, np.iinfo(np.uint64).max, np.uint64)
+        self._most = np.zeros(_PARTS, np.uint64)
+
+    def put(self, rows: pa.RecordBatch) -> None:
+        hashes = self._hashes(rows)
+        lane = ((hashes >> self._shift) & np.uint64(_PARTS - 1)).astype(np.int64)
+        np.minimum.at(self._least, lane, hashes)
+        np.maximum.at(self._most, lane, hashes)
+        order = np.argsort(lane, kind="stable")
+        begins = np.searchsorted(lane[order], np.arange(_PARTS + 1))
+        rows = rows.take(pa.array(order))
+        for k in range(_PARTS):
+            part = rows.slice(begins[k], begins[k + 1] - begins[k])
+            self._sizes[k] += footprint(part)
+            self._by.put(self._spills[k], part)
+
+    def all(self) -> Iterator[tuple[Spill, int, bool]]:
+        """(the rows of a part, bytes that work on them takes, whether all are of one hash)."""
+        for k, spill in enumerate(self._spills):
+            yield spill, self._sizes[k], bool(self._least[k] == self._most[k])
+
+
+def apart(rows: Spill, columns: Callable[[pa.RecordBatch], Sequence[pa.Array]], spills: Spills) -> Iterator[Spill]:
+    """Rows of one hash, which may be of several keys, key by key; columns: the keys of a batch."""
+    first = next(rows.kept()).slice(0, 1)
+
+    def are_first(batch: pa.RecordBatch) -> Array:
+        both = together([first, batch], rows.schema)
+        codes, _ = row_codes(columns(both), both.num_rows)
+        same: Array = codes[1:] == codes[0]
+        return same
+
+    if all(are_first(batch).all() for batch in rows.kept()):
+        yield rows
+        return
+    own, others = spills.new(rows.schema), spills.new(rows.schema)
+    for batch in rows.kept():
+        same = are_first(batch)
+        spills.put(own, batch.filter(pa.array(same)))
+        spills.put(others, batch.filter(pa.array(~same)))
+    yield own
+    own.close()
+    yield from apart(others, columns, spills)
+    others.close()
