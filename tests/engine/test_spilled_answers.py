@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -434,3 +436,63 @@ def test_levels_of_parts_end(monkeypatch: pytest.MonkeyPatch, small: nile.Databa
     monkeypatch.setattr(parting, "_LEVELS", 1)
     text = "SELECT k, count(*) AS n FROM a GROUP BY k"
     assert same(read(small.sql(text)), opened().sql(text).to_arrow())
+
+
+CHILD = """
+import sys, threading
+import pyarrow as pa
+import nile
+
+path, rows = sys.argv[1:]
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+
+def most(text):
+    before, peak, done = anonymous(), [0], threading.Event()
+    def watch():
+        while not done.wait(0.005):
+            peak[0] = max(peak[0], anonymous())
+    watching = threading.Thread(target=watch)
+    watching.start()
+    found = sum(batch.num_rows for batch in db.sql(text).batches())
+    done.set()
+    watching.join()
+    return found, max(0, peak[0] - before) // 1024
+
+db = nile.connect(memory="64MB").register("a", path, time="t")
+TEXTS = {
+    "group": "SELECT k, count(*) AS n, median(f) AS m FROM a GROUP BY k",
+    "order": "SELECT t, k, f FROM a ORDER BY f",
+    "distinct": "SELECT DISTINCT k, f FROM a",
+    "join": "SELECT x.t, y.t AS u FROM a x, a y WHERE x.k = y.k",
+    "except": "SELECT k FROM a WHERE f < 0 EXCEPT SELECT k FROM a WHERE f > 0",
+}
+for text in TEXTS.values():  # compiled, and memory that is kept
+    most(text + " LIMIT 1")
+for name, text in TEXTS.items():
+    print(name, *most(text), flush=True)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells anonymous memory")
+def test_anonymous_memory_is_flat_however_many_rows_there_are(tmp_path: Path) -> None:
+    """Eight times as many rows take no more than half as much again of memory, and no more than twice the limit."""
+    most: dict[str, list[int]] = {}
+    for rows in (1_000_000, 8_000_000):
+        path = tmp_path / f"{rows}.parquet"
+        rng = np.random.default_rng(rows)
+        columns = {"t": np.arange(rows), "k": rng.integers(0, rows, rows), "f": rng.normal(size=rows)}
+        pq.write_table(pa.table(columns), path, row_group_size=100_000)
+        del columns
+        told = subprocess.run(
+            [sys.executable, "-c", CHILD, str(path), str(rows)], capture_output=True, text=True, check=True
+        ).stdout.split("\n")
+        for name, found, mib in (line.split() for line in told if line):
+            assert int(found) > 0
+            most.setdefault(name, []).append(int(mib))
+    for name, (few, many) in most.items():
+        assert many <= max(1.5 * few, 64), f"{name}: {few} MiB, then {many} MiB"
+        assert many <= 128, name

@@ -18,6 +18,7 @@ from nile.experiments.faults.scene import SHARED, Scene
 __all__ = ["SHARING"]
 
 _ALL = (*MISBEHAVIOUR, *REENTRANT)
+_SCHEDULERS = ("fifo", "round-robin", "greedy", "chain")
 
 
 def _pushed(scene: Scene) -> None:
@@ -67,12 +68,13 @@ def _drawn(rng: np.random.Generator) -> tuple[Callable[[Any], None], list[Callab
 
 
 def _attempt(seed: int) -> None:
-    """Of even seeds changes that are cut into, of odd ones callbacks."""
+    """Of even seeds changes that are cut into, a third of them under a scheduler, of odd ones callbacks."""
     if seed % 2:
         played(seed // 2, _ALL[seed // 2 % len(_ALL)], drop=False, among=SHARED)
         return
     with tempfile.TemporaryDirectory() as folder:
-        scenes = [Scene(SHARED, store=Path(folder, name), polled=SHARED[-1:]) for name in "xy"]
+        scheduler = _SCHEDULERS[seed // 6 % len(_SCHEDULERS)] if seed % 6 == 2 else None
+        scenes = [Scene(SHARED, store=Path(folder, name), polled=SHARED[-1:], scheduler=scheduler) for name in "xy"]
         sharers = len(scenes[0].standing[SHARED[0]].sharers)
         expect(sharers == len(SHARED), f"{sharers} queries of {len(SHARED)} run on one plan")
         cut_into(scenes, generator("shared", seed), seed, _drawn)

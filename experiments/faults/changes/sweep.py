@@ -23,16 +23,18 @@ STRIDE = 32
 """Attempts that share the places of one kind of push: the first takes places 0, 32, 64, ..., the second 1, 33, ..."""
 
 _OF_BOTH = ("join", "alone", "desc", "weighted", "asc")
-_KINDS = (
-    *((name, "a", stored) for name in (*QUERIES, "shared") for stored in (False, True)),
-    *((name, "b", False) for name in _OF_BOTH),
+_SCHEDULED = (("running", "fifo"), ("join", "round-robin"), ("alone", "greedy"), ("shared", "chain"))
+_KINDS: tuple[tuple[str, str, bool, str | None], ...] = (
+    *((name, "a", stored, None) for name in (*QUERIES, "shared") for stored in (False, True)),
+    *((name, "b", False, None) for name in _OF_BOTH),
+    *((name, "a", at % 2 == 1, scheduler) for at, (name, scheduler) in enumerate(_SCHEDULED)),
 )
-"""(query, stream that is pushed to, whether there is a store)."""
+"""(query, stream that is pushed to, whether there is a store, scheduler)."""
 
 
-def _scene(name: str, store: Path | None) -> Scene:
+def _scene(name: str, store: Path | None, scheduler: str | None) -> Scene:
     names = SHARED if name == "shared" else ("rows", name) if name != "rows" else ("rows", "running")
-    return Scene(names, store=store, polled=names[:1])
+    return Scene(names, store=store, polled=names[:1], scheduler=scheduler)
 
 
 def attempted_places(seed: int, most: int | None = None) -> int:
@@ -40,11 +42,12 @@ def attempted_places(seed: int, most: int | None = None) -> int:
 
     most: places after which to stop.
     """
-    name, stream, stored = _KINDS[seed % len(_KINDS)]
+    name, stream, stored, scheduler = _KINDS[seed % len(_KINDS)]
     at, tries = seed // len(_KINDS) % STRIDE, 0
     told = f"a push to '{stream}' with '{name}'{' and a store' if stored else ''}"
+    told += f" under {scheduler}" if scheduler else ""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
-        scene, peace = (_scene(name, Path(folder, each) if stored else None) for each in "xy")
+        scene, peace = (_scene(name, Path(folder, each) if stored else None, scheduler) for each in "xy")
         for each in (scene, peace):
             ends.callback(each.db.close)
         within = True
