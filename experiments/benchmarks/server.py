@@ -6,10 +6,13 @@ followers are a process of their own.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import gc
 import http.client
 import multiprocessing
+import selectors
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -52,7 +55,8 @@ def _served(db: nile.Database) -> Iterator[tuple[str, int]]:
         ) from None
     bound, ready = listen("127.0.0.1", 0), threading.Event()
     settings = Settings(_TOKEN, rate=1e6, burst=1_000_000, streams=2 * _CLIENTS)
-    running = Server(db, settings, ready=ready.set)
+    running = Server(db, settings, ready=ready.set, alone=True)  # as `nile serve` runs it
+    turn = sys.getswitchinterval()
     thread = threading.Thread(target=running.run, args=([bound],), daemon=True)
     thread.start()
     try:
@@ -64,6 +68,8 @@ def _served(db: nile.Database) -> Iterator[tuple[str, int]]:
         thread.join(60)
         bound.close()
         db.close()
+        gc.unfreeze()
+        sys.setswitchinterval(turn)
 
 
 def _opened() -> nile.Database:
@@ -146,34 +152,23 @@ def _pushes(pushes: int, rounds: int) -> list[Measure]:
     ]  # fmt: skip
 
 
-async def _follow(port: int, dead: bool, done: asyncio.Event) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 12)
-    writer.write(
+def _come(port: int, clients: int, dead: int, leave: Any) -> None:
+    """A crowd in a process of its own, which drops what comes and costs little.  dead: how many read nothing."""
+    asked = (
         f"GET /queries/q/outputs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {_TOKEN}\r\n\r\n".encode()
     )
-    if not dead:
-        ending = asyncio.create_task(done.wait())
-        while not ending.done():
-            reading = asyncio.create_task(reader.read(1 << 16))
-            await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done() and not reading.result():
-                return
-            reading.cancel()
-    await done.wait()
-    writer.close()
-
-
-async def _follow_all(port: int, clients: int, dead: int, leave: Any) -> None:
-    done = asyncio.Event()
-    following = [asyncio.create_task(_follow(port, at < dead, done)) for at in range(clients)]
-    await asyncio.to_thread(leave.wait)
-    done.set()
-    await asyncio.gather(*following, return_exceptions=True)
-
-
-def _come(port: int, clients: int, dead: int, leave: Any) -> None:
-    """A crowd in a process of its own."""
-    asyncio.run(_follow_all(port, clients, dead, leave))
+    waiting, here = selectors.DefaultSelector(), bytearray(1 << 16)
+    with contextlib.ExitStack() as lines:
+        for number in range(clients):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            line.sendall(asked)
+            line.setblocking(False)
+            if number >= dead:
+                waiting.register(line, selectors.EVENT_READ)
+        while not leave.is_set():
+            for key, _ in waiting.select(0.2):
+                if not key.fileobj.recv_into(here):  # type: ignore[union-attr]
+                    waiting.unregister(key.fileobj)
 
 
 def _p99(took: list[float]) -> float:

@@ -42,6 +42,23 @@ __all__ = ["serve"]
 @click.option(
     "--memory", metavar="SIZE", help="Memory for kept rows, such as 1GB; the rest spills to the store's files."
 )
+@click.option(
+    "--state",
+    metavar="SIZE",
+    help="Memory for what all standing queries hold; beyond it they are answered from samples, with intervals.",
+)
+@click.option("--cpu", type=float, metavar="SHARE", help="Share of a core for pushes, such as 0.5; likewise.")
+@click.option(
+    "--scheduler",
+    metavar="NAME",
+    help="Which operator of exact standing queries runs next: fifo, round-robin, greedy, chain or chain-latency.",
+)
+@click.option(
+    "--quantum", metavar="DURATION", help="CPU time of a push, such as '5 ms'; the rest is done between pushes."
+)
+@click.option(
+    "--latency", default="100 ms", show_default=True, metavar="DURATION", help="The longest wait under chain-latency."
+)
 @click.option("--checkpoint", default="10 s", show_default=True, metavar="DURATION", help="Time between checkpoints.")
 @click.option(
     "--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, metavar="BYTES", help="The largest push."
@@ -70,8 +87,9 @@ __all__ = ["serve"]
 @click.option("--log-requests", is_flag=True, help="Log a line per request, without its content.")
 def serve(
     store: Path, host: str, port: int, token_file: Path | None, hosts: tuple[str, ...], origins: tuple[str, ...],
-    allow_files: bool, memory: str | None, checkpoint: str, max_body: int, max_streams: int, max_rate: float,
-    retain: int, flight_port: int | None, log_requests: bool,
+    allow_files: bool, memory: str | None, state: str | None, cpu: float | None, scheduler: str | None,
+    quantum: str | None, latency: str, checkpoint: str, max_body: int, max_streams: int, max_rate: float, retain: int,
+    flight_port: int | None, log_requests: bool,
 ) -> None:  # fmt: skip
     """Serve the database in STORE (created if missing) over HTTP until Ctrl-C or SIGTERM, then write a checkpoint.
 
@@ -115,10 +133,12 @@ def serve(
             click.echo(f"Flight SQL: grpc://{name}:{server.besides.port}")
         sys.stdout.flush()
 
-    db = nile.connect(store, memory=memory, checkpoint=checkpoint)
+    db = nile.connect(
+        store, memory=memory, checkpoint=checkpoint, state=state, cpu=cpu, scheduler=scheduler, quantum=quantum,
+        latency=latency,
+    )  # fmt: skip
     try:
         server = Server(db, settings, str(store), ready=say, beside=None if flight_port is None else flight, alone=True)
-        sys.setswitchinterval(0.001)  # a push waits no longer than that for the loop that serves connections
         try:
             server.run([bound])
         except KeyboardInterrupt:  # told to stop, and has

@@ -237,6 +237,7 @@ class Database(Builders):
     def run(self, seconds: float | None = None) -> int:
         """Work on what waits in queues between operators of standing queries; how many tuples wait after that.
 
+        Streams that are `idle` move on, as they do with every push and `poll`.
         seconds: of CPU time, at most about; None: until nothing waits.  Without `connect(quantum=)` nothing ever does.
         Raises ConfigError, and what a callback or a standing query raises.
         """

@@ -89,7 +89,7 @@ class Feed:
 
         self._hear = hear
         subscription.hearing.append(hear)
-        self._task = asyncio.create_task(self._follow())
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._beat())]
         self._new.set()
 
     def stop(self, why: str) -> None:
@@ -97,7 +97,8 @@ class Feed:
         self.why = self.why or why
         with contextlib.suppress(ValueError):
             self.subscription.hearing.remove(self._hear)
-        self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._wake()
 
     async def read(
@@ -122,8 +123,7 @@ class Feed:
                 if self.why is not None:
                     return
                 if more is self._more and lane is not None and wait is None:
-                    if await self._by_lane(lane, ordinal):
-                        yield None
+                    await self._by_lane(lane, ordinal)
                     ordinal = lane.ordinal
                 elif more is self._more:
                     beat = self._settings.heartbeat
@@ -137,24 +137,33 @@ class Feed:
         finally:
             self.readers -= 1
 
-    async def _by_lane(self, lane: Lane, ordinal: int) -> bool:
-        """Wait, while what comes is written to a lane; whether nothing came for so long that it is worth saying."""
+    async def _by_lane(self, lane: Lane, ordinal: int) -> None:
+        """Wait, while what comes is written to a lane."""
         lane.ordinal, lane.busy = ordinal, False
         lane.off.clear()
         self._lanes[lane] = None
         try:
-            while True:
-                try:
-                    async with asyncio.timeout(self._settings.heartbeat):
-                        await lane.off.wait()
-                except TimeoutError:
-                    if not lane.busy:
-                        return True
-                    lane.busy = False
-                else:
-                    return False
+            await lane.off.wait()
         finally:
             self._lanes.pop(lane, None)
+
+    async def _beat(self) -> None:
+        """Say to lanes that there was nothing to hear; a thousand timers, each of which wakes a task, cost a push its
+        turn.
+        """
+        while True:
+            await asyncio.sleep(self._settings.heartbeat)
+            for number, lane in enumerate(list(self._lanes)):
+                if number % _TOGETHER == _TOGETHER - 1:
+                    await asyncio.sleep(0)
+                if lane in self._lanes and not lane.busy and not lane.line.write(lane.beat):
+                    self._off(lane)
+                lane.busy = False
+
+    def _off(self, lane: Lane) -> None:
+        """It reads on by itself."""
+        del self._lanes[lane]
+        lane.off.set()
 
     async def _there(self, ordinal: int) -> AsyncIterator[Piece | Lost]:
         """What can be had at once: out of the tail, or what is older than that."""
@@ -241,9 +250,8 @@ class Feed:
             if chunk is not None and lane.ordinal == piece.first and lane.line.write(chunk):
                 lane.ordinal, lane.busy = piece.end, True
                 self.sent += int(piece.batch.num_rows)
-            else:  # it reads on by itself
-                del self._lanes[lane]
-                lane.off.set()
+            else:
+                self._off(lane)
 
     def _wake(self, *, lanes: bool = True) -> None:
         self._more, woken = asyncio.Event(), self._more

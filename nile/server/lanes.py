@@ -4,18 +4,23 @@
                                                   `-- full, or going: the client reads on by itself
 
 The long way (task, response, middleware, protocol) costs many times as much a client, and holds the interpreter.
+
+An answer goes from the thread that finds it to the socket while the client takes all of it (`send_now`); the loop sends
+what a slow client leaves (`Line.send`), since no thread waits for one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["LINE", "Lane", "Line", "framed", "framing", "line_of"]
+__all__ = ["LINE", "Lane", "Line", "framed", "framing", "line_of", "send_now"]
 
 LINE = "nile.line"
 """Where the scope of a request holds its line."""
@@ -50,21 +55,34 @@ class Line:
         spoken.transport.write(chunk)
         return True
 
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return bool(self._spoken.transport.is_closing())
+
+    def direct(self) -> socket.socket | None:
+        """The socket itself, past the transport, which would copy what does not fit into it, and move the rest at every
+        write; None where the transport still holds bytes.  Close it.  For the loop's thread: another one could be given
+        the number of a connection that closes meanwhile, and then the next one's.
+        """
+        transport = self._spoken.transport
+        if transport.is_closing() or transport.get_write_buffer_size() or not hasattr(socket.socket, "sendmsg"):
+            return None
+        direct: socket.socket = transport.get_extra_info("socket").dup()
+        return direct
+
     async def send(self, parts: list[bytes | memoryview], wait: float) -> None:
         """Send what makes up a chunk, framed, as fast as the client takes it.
 
         Raises TimeoutError for a client that takes nothing for `wait` seconds.
         """
-        transport = self._spoken.transport
-        if transport.is_closing():
-            return
-        if transport.get_write_buffer_size() or not hasattr(socket.socket, "sendmsg"):
+        direct = self.direct()
+        if direct is None:
             for part in parts:
                 await self._write_slices(part, wait)
             return
-        # Past the transport, which would copy what does not fit into the socket, and move the rest at every write.
-        with contextlib.closing(transport.get_extra_info("socket").dup()) as direct:
-            await _send_all(direct, [memoryview(part) for part in parts], transport, wait)
+        with contextlib.closing(direct):
+            await _send_all(direct, parts, self._spoken.transport, wait)
 
     async def cut(self) -> None:
         """End the connection now, with what it holds."""
@@ -82,23 +100,44 @@ class Line:
             rest = rest[_SLICE:]
 
 
-async def _send_all(direct: socket.socket, parts: list[memoryview], transport: Any, wait: float) -> None:
-    """All of the parts by a socket that does not block.  Ends early where the connection is gone."""
+def _send_some(direct: socket.socket, parts: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """What is left once a socket that does not block takes no more.  Raises OSError where the connection is gone."""
     at = 0
-    while at < len(parts) and not transport.is_closing():
+    while at < len(parts):
         try:
             sent = direct.sendmsg(parts[at : at + _VECTOR])
         except (BlockingIOError, InterruptedError):
-            await _writable(direct, wait)
-            continue
-        except OSError:
-            transport.abort()  # as asyncio ends what cannot be written to
-            return
+            break
         while sent and sent >= len(parts[at]):
             sent -= len(parts[at])
             at += 1
         if sent:
-            parts[at] = parts[at][sent:]
+            parts[at] = memoryview(parts[at])[sent:]
+    return parts[at:]
+
+
+def send_now(direct: socket.socket, parts: list[bytes | memoryview], patience: float) -> list[bytes | memoryview]:
+    """For a thread: what is left of the parts when the client is gone, or has not taken them in `patience` seconds."""
+    waiting = select.poll()
+    waiting.register(direct, select.POLLOUT)
+    until = time.monotonic() + patience
+    try:
+        while (parts := _send_some(direct, parts)) and (left := until - time.monotonic()) > 0:
+            waiting.poll(left * 1e3)
+    except OSError:
+        pass  # whoever sends the rest finds it out
+    return parts
+
+
+async def _send_all(direct: socket.socket, parts: list[bytes | memoryview], transport: Any, wait: float) -> None:
+    """All of the parts by a socket that does not block.  Ends early where the connection is gone."""
+    try:
+        while (parts := _send_some(direct, parts)) and not transport.is_closing():
+            await _writable(direct, wait)
+    except TimeoutError:
+        raise
+    except OSError:
+        transport.abort()  # as asyncio ends what cannot be written to
 
 
 async def _writable(direct: socket.socket, wait: float) -> None:
@@ -130,13 +169,14 @@ def line_of(scope: Any) -> Line | None:
 class Lane:
     """A reader that has read all there is up to `ordinal` and waits.
 
-    form: of its bytes; encoded: the bytes of a batch whose first row has this ordinal; off: set once it has to read by
-    itself again; busy: whether anything was sent since it was last asked.
+    form: of its bytes; encoded: the bytes of a batch whose first row has this ordinal; beat: framed, that nothing came;
+    off: set once it has to read by itself again; busy: whether anything was sent since the last beat.
     """
 
     line: Line
     form: str
     encoded: Callable[..., bytes]
+    beat: bytes
     ordinal: int = 0
     busy: bool = False
     off: asyncio.Event = field(default_factory=asyncio.Event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ __all__ = ["Beside", "Server", "listen"]
 _HEADER_WAIT = 10.0  # seconds that a connection may take to say its request
 _CONNECTIONS = 4_096
 _BACKLOG = 1_024
+_TURN = 0.001  # seconds
 _SETTLED = (0.0, 60.0, 600.0)  # seconds after the start at which what lives is taken to live as long as the server
 
 
@@ -82,7 +84,8 @@ class Beside(Protocol):
 class Server(uvicorn.Server):
     """uvicorn over one database.  `run` returns when it was told to stop and the database is closed.
 
-    alone: whether the process is the server's: then its collector leaves the packages that are loaded be.
+    alone: whether the process is the server's: then its collector leaves the packages that are loaded be, and no thread
+    has the interpreter for more than a millisecond while another one waits.
     beside: begins what serves it in another way; `besides` is what it gave, from when the server is ready.
     Streams of outputs end first, since nobody else would end them; answers have `drain` seconds, then the database
     writes its last checkpoint.
@@ -117,6 +120,8 @@ class Server(uvicorn.Server):
         if self.started:
             if self._beside is not None and self.app.service is not None:
                 self.besides = self._beside(self.app.service)
+            if self._alone:
+                sys.setswitchinterval(_TURN)
             for after in _SETTLED if self._alone else ():
                 asyncio.get_running_loop().call_later(after, _settle)
             self._ready()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from nile.server.telling import Telling, log
 from nile.summaries.errors import UnknownStream
 
 __all__ = ["Service"]
+
+_TICK = 0.05  # seconds between looks whether something waits
+_SOME = 0.005  # CPU seconds of what waits that are worked at a time, between pushes
 
 
 class Service:
@@ -39,6 +43,7 @@ class Service:
         self.closing = asyncio.Event()
         self.closed = False
         self._feeds: dict[str, Feed] = {}
+        self._moving: asyncio.Task[None] | None = None
         self._epoch = time.time_ns() // 1_000_000  # of queries that no store keeps: as long as this process lives
         self._changes = ThreadPoolExecutor(1, "nile-change")
         self._answers = ThreadPoolExecutor(settings.statements, "nile-answer")
@@ -51,6 +56,23 @@ class Service:
     async def answer(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Run a step of an answer."""
         return await asyncio.get_running_loop().run_in_executor(self._answers, partial(call, *given, **named))
+
+    async def answer_by(self, direct: socket.socket | None, call: Callable[[socket.socket | None], Any]) -> Any:
+        """The same, by way of a socket that is closed afterwards, whether it was run or not."""
+        try:
+            running = self._answers.submit(call, direct)
+        except RuntimeError:  # the server has gone down
+            if direct is not None:
+                direct.close()
+            raise
+        if direct is not None:
+            running.add_done_callback(lambda _: direct.close())
+        return await asyncio.wrap_future(running)
+
+    def answer_later(self, call: Callable[[], Any]) -> None:
+        """Have it run, without waiting for it."""
+        with contextlib.suppress(RuntimeError):  # the server has gone down
+            self._answers.submit(call)
 
     def change_now(self, call: Callable[..., Any], *given: Any) -> Any:
         """The same as `change`, for a thread that may wait."""
@@ -83,6 +105,20 @@ class Service:
         """Follow the queries that a store brought back: what is beyond `retain` is let go of from now on."""
         for name in await self.change(lambda: self.db.subscriptions):
             await self.feed(name)
+        self._moving = asyncio.create_task(self._move_on())
+
+    async def _move_on(self) -> None:
+        """What a database does of itself when it is asked, though nobody asks: operators that a push left waiting run,
+        streams that are silent move on.
+        """
+        pause = _TICK
+        while not self.closed:
+            await asyncio.sleep(pause)
+            try:
+                pause = 0 if await self.change(self.db.run, _SOME) else _TICK
+            except Exception as error:  # readers of what it ended are told
+                self.telling.told(error)
+                pause = 1.0
 
     def end_streams(self) -> None:
         """Let every open stream end, and take no new request that would begin one."""
@@ -132,6 +168,8 @@ class Service:
         """Close the database, which writes a last checkpoint."""
         self.end_streams()
         self.closed = True
+        if self._moving is not None:
+            self._moving.cancel()
         try:
             await self.change(self.db.close)
         finally:

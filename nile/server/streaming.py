@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ from nile.server.asked import read_place
 from nile.server.feeds import Feed, Lost
 from nile.server.forms import Form, Outputs, Rows, media_type
 from nile.server.guard import client_of
-from nile.server.lanes import Lane, Line, framing, line_of
+from nile.server.lanes import Lane, Line, framed, framing, line_of, send_now
 from nile.server.service import Service
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
@@ -27,16 +29,16 @@ from nile.summaries.heavy import pa
 __all__ = ["Found", "answered", "followed", "over_websocket", "worth_of"]
 
 _MANY = 64 << 10  # bytes of rows whose encoding would keep everybody waiting
-_FIRST = 256 << 10  # bytes of an answer that are sent together, if they are found in time, at first
-_PART = 4 << 20  # later
-_AT_ONCE = 0.02  # seconds for which rows that were found wait for more
+_PART = 256 << 10  # bytes of an answer that are sent together, if they are found in time: they stay in a core's cache
+_AT_ONCE = 0.02  # seconds for which rows that were found wait for more, and a thread for a client
+_TURN = 0.25  # seconds after which another answer may have the thread
 Found = tuple[pa.Schema, Iterator[pa.RecordBatch], Result | None]
 _Part = tuple[list[bytes | memoryview], int, bool]
 """Bytes, how many rows they are, and whether there may be more."""
 
 
 async def answered(service: Service, request: Request, ask: Callable[[], Found], form: Form) -> Response:
-    """The rows of a statement, a part at a time: the next is found while the client takes the last.
+    """The rows of a statement, a part at a time, at the client's pace.
 
     ask: runs it, on a thread, up to its first rows.  What is wrong with it is mostly told before any byte is sent.
     """
@@ -45,19 +47,18 @@ async def answered(service: Service, request: Request, ask: Callable[[], Found],
     first = await service.answer(finding.begin, ask)
 
     async def parts() -> AsyncIterator[bytes]:
-        (part, found, more), ahead = first, None
+        part, found, more = first
         try:
             while True:
                 service.counts["rows_out"] += found
-                if more:
-                    ahead = asyncio.ensure_future(service.answer(finding.next))
                 if part and line is not None:
                     await line.send(part, service.settings.send_wait)
                 elif part:
                     yield b"".join(part)
-                if ahead is None:
+                if not more or (line is not None and line.gone):
                     return
-                (part, found, more), ahead = await ahead, None
+                direct = None if line is None else line.direct()
+                part, found, more = await service.answer_by(direct, finding.go_on)
         except TimeoutError:
             raise  # a client that takes nothing is cut off
         except Exception as error:
@@ -66,8 +67,8 @@ async def answered(service: Service, request: Request, ask: Callable[[], Found],
                 raise  # cut off
             yield last
         finally:
-            if ahead is not None:
-                ahead.cancel()
+            if more:  # the client went away: what the statement holds goes on the thread that made it
+                service.answer_later(finding.close)
 
     return StreamingResponse(parts(), media_type=media_type(form))
 
@@ -86,14 +87,42 @@ class _Finding:
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._result: Result | None = None
         self._error: Exception | None = None
-        self._enough = _FIRST
+        self._closed = False
+        self._mine = threading.Lock()
 
     def begin(self, ask: Callable[[], Found]) -> _Part:
         schema, self._batches, self._result = ask()
         self.rows = Rows(self._form, schema)
-        return self.next()
+        return self._next()
 
-    def next(self) -> _Part:
+    def go_on(self, direct: socket.socket | None) -> _Part:
+        """The next part.  direct: the client's; parts that it takes at once are sent and counted, and what it leaves of
+        one is what is returned.
+        """
+        with self._mine:
+            part, found, more = self._next()
+            if direct is None:
+                return part, found, more
+            until = time.monotonic() + _TURN
+            while not (part := send_now(direct, part, _AT_ONCE)) and more and time.monotonic() < until:
+                if self._closed:
+                    break
+                try:
+                    part, also, more = self._next()
+                except Exception as error:
+                    self._error = error
+                    break
+                found += also
+            return part, found, more
+
+    def close(self) -> None:
+        """Let go of what has not been found yet."""
+        self._closed = True
+        with self._mine:
+            if isinstance(self._batches, Generator):
+                self._batches.close()
+
+    def _next(self) -> _Part:
         """An error is raised once what was found before it is on its way."""
         if self._error is not None:
             raise self._error
@@ -105,8 +134,7 @@ class _Finding:
                 parts += (made := self.rows.rows(batch))
                 size += sum(map(len, made))
                 found += batch.num_rows
-                if size >= self._enough or time.monotonic() >= until:
-                    self._enough = min(2 * self._enough, _PART)
+                if size >= _PART or time.monotonic() >= until:
                     return self._joined(parts), found, True
             if end := self.rows.end(**worth_of(self._result)):
                 parts.append(end)
@@ -181,7 +209,7 @@ async def _parts(
     """What a client of a query reads, without an end."""
     outputs = Outputs(form, feed.subscription.schema, feed.epoch)
     yield outputs.said(ordinal, query=feed.name, epoch=feed.epoch, ordinal=ordinal)
-    lane = None if line is None or not outputs.alike else Lane(line, form, outputs.rows)
+    lane = None if line is None or not outputs.alike else Lane(line, form, outputs.rows, framed(outputs.beat()))
     try:
         async with contextlib.aclosing(feed.read(ordinal, wait, lane)) as found:
             async for each in found:

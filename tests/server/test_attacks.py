@@ -25,6 +25,7 @@ from served import TOKEN, Served, served
 from websockets.exceptions import InvalidStatus
 
 import nile
+from nile.answers.result import Result
 from nile.server import serve
 from nile.server.forms import ARROW
 from nile.server.telling import JsonLines
@@ -491,3 +492,92 @@ def test_frames_that_are_none_close_their_socket(up: Served, frame: bytes, code:
                 found += part
         assert struct.pack(">H", code) in found
     up.wait_until(lambda: not up.server.app.open)
+
+
+def test_slow_readers_hold_no_thread_and_who_hangs_up_ends_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More readers than statements may run, each of whom takes a little now and then; then they hang up."""
+    db, asked, open_now = nile.connect(), b"SELECT ts, x FROM long", [0]
+    db.register("long", pa.table({"ts": pa.array(range(3_000_000), pa.float64()), "x": range(3_000_000)}), time="ts")
+    batches = Result.batches
+
+    def watched(result: Result) -> Iterator[pa.RecordBatch]:
+        open_now[0] += 1
+        try:
+            yield from batches(result)
+        finally:
+            open_now[0] -= 1
+
+    monkeypatch.setattr(Result, "batches", watched)
+    with served(db, statements=2) as up, up.client() as client:
+        done, took = threading.Event(), [0] * 6
+
+        def sip(number: int) -> None:
+            with socket.socket() as line:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                line.connect(("127.0.0.1", up.port))
+                line.sendall(head(Accept=ARROW, Content_Length=str(len(asked))) + asked)
+                while not done.wait(0.005):
+                    took[number] += len(line.recv(4_096))
+
+        sipping = [threading.Thread(target=sip, args=(number,)) for number in range(len(took))]
+        for each in sipping:
+            each.start()
+        up.wait_until(lambda: min(took) > 20_000)
+        assert open_now[0] == len(took)
+        for _ in range(3):
+            assert client.post("/sql", content="SELECT count(*) AS n FROM long").json() == {"n": 3_000_000}
+        assert min(took) < 2_000_000  # they are still at it
+        done.set()
+        for each in sipping:
+            each.join()
+        up.wait_until(lambda: open_now[0] == 0)
+
+
+@pytest.mark.parametrize("kind", ["socket", "events"])
+def test_readers_of_sockets_and_events_who_stop_reading_are_let_go(tmp_path: Path, kind: str) -> None:
+    db = nile.connect(tmp_path, checkpoint=None)
+    db.stream("s", [("ts", pa.float64()), ("k", pa.string())], time="ts")
+    db.subscribe("SELECT ts, k FROM s", name="q")
+    how = {"Accept": "text/event-stream"} if kind == "events" else {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    place = {"events": "/queries/q/outputs?from=start", "socket": "/queries/q/socket?from=start"}[kind]
+    with served(db, send_wait=0.5) as up, socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        line.connect(("127.0.0.1", up.port))
+        line.sendall(head(place, "GET", **how))
+        assert line.recv(200)
+        up.wait_until(lambda: sum(up.server.app.open.values()) == 1)
+        for begin in range(0, 200_000, 10_000):
+            db.push("s", {"ts": [float(begin)] * 10_000, "k": ["x" * 100] * 10_000})
+        up.wait_until(lambda: up.refused.get("stalled") == 1)
+        up.wait_until(lambda: not up.server.app.open)
+
+
+def test_requests_in_one_breath_are_answered_one_after_the_other(up: Served) -> None:
+    """What comes behind an answer that is still being sent waits for its end, whichever way that one is sent."""
+    asked = [b"SELECT ts FROM s", b"SELECT k FROM s", b"SELECT nix FROM s", b"SELECT count(*) AS n FROM s"]
+    text = b"".join(head(Content_Length=str(len(each))) + each for each in asked)
+    said = raw(up, text + head("/health", "GET", Connection="close"))
+    assert [line.split()[1] for line in said.split(b"\r\n") if line.startswith(b"HTTP/1.1")] == [
+        b"200", b"200", b"400", b"200", b"200",
+    ]  # fmt: skip
+    places = [said.index(each) for each in (b'{"ts": 1.0}', b'{"k": "a"}', b"nix", b'{"n": 2}', b'"nile"')]
+    assert places == sorted(places)
+
+
+def test_a_thousand_wrong_tokens_are_refused_and_slowed(tmp_path: Path) -> None:
+    """Many in one request, and many requests: guesses count against the rate of their address."""
+    with served(nile.connect(tmp_path), rate=50.0, burst=100) as up:
+        many = "".join(f"Authorization: Bearer {number:032d}\r\n" for number in range(900)).encode()
+        said = raw(up, b"GET /streams HTTP/1.1\r\nHost: localhost\r\n" + many + b"Connection: close\r\n\r\n")
+        assert said.split()[1] in (b"401", b"400", b"431")
+        with httpx.Client(base_url=up.url, trust_env=False) as client:
+            found = [
+                client.get("/streams", headers={"authorization": f"Bearer {number:032d}"}).status_code
+                for number in range(400)
+            ]
+        assert set(found) == {401, 429}
+        assert found.count(401) < 300
+        assert up.refused["token"] + up.refused["rate"] >= 400

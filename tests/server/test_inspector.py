@@ -74,6 +74,7 @@ def test_the_page_shows_what_runs_and_sets_what_it_can(up: Served, tmp_path: Pat
             replanned(shown, up)
             resized(shown, up)
             rebudgeted(shown, up)
+            scheduled(shown, up)
             by_keys(shown)
             assert "Most promising: bucket" in shown.until("document.querySelector('.best').innerText")
             looked_at(shown, tmp_path)
@@ -144,6 +145,27 @@ def rebudgeted(shown: Page, up: Served) -> None:
     shown.until("document.querySelector('[data-query=best] .note').innerText.startsWith('asked 0.05 fraction')")
     pressed(shown, "u")
     up.wait_until(lambda: near.budget.asked == 0.3)
+
+
+def scheduled(shown: Page, up: Served) -> None:
+    """Another scheduler while queries run, and what waits for operators; undo brings back the one before."""
+    now = "SELECT scheduler, quantum, latency FROM nile_scheduler"
+    policy = "document.getElementById('policy')"
+    chosen = (
+        policy + ".value = '{}'; " + policy + ".dispatchEvent(new Event('change')); "
+        "document.getElementById('quantum').value = '{}'; document.querySelector('#scheduler button').click()"
+    )
+    before = up.db.sql(now).fetchall()
+    assert before == [(None, None, 0.1)]
+    shown.until("document.getElementById('latency').value === '100'")
+    shown.value(chosen.format("chain", "0.001"))
+    up.wait_until(lambda: up.db.sql(now).fetchall() == [("chain", 1e-6, 0.1)])
+    shown.until("/^[\\d,]+ tuples wait/.test(document.getElementById('queued').innerText)")
+    shown.until("document.getElementById('queues').innerText.includes('operator')")
+    shown.until("!document.getElementById('undo').disabled")
+    shown.value("document.getElementById('undo').click()")
+    up.wait_until(lambda: up.db.sql(now).fetchall() == before)
+    shown.until(policy + ".value === '' && document.getElementById('quantum').disabled")
 
 
 def by_keys(shown: Page) -> None:

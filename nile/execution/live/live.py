@@ -160,19 +160,24 @@ class Live(Known):
 
     def tick(self) -> None:
         """Move on streams that are silent, and what waits for operators, as a push does and a reader that asks."""
-        if self.standing.waits or any(each.idle is not None for each in [*self._streams.values(), *self.fed]):
+        if self._has_to_move():
             with self.lock, self.commits:
                 self._move_on()
                 self.standing.work()
 
     def run(self, seconds: float | None) -> int:
-        """Run operators that the scheduler lets wait; how many tuples go on waiting.  seconds: of CPU; None: all."""
+        """Run operators that the scheduler lets wait, move on streams that are silent; how many tuples go on waiting.
+
+        seconds: of CPU; None: all.
+        """
         if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
             raise ConfigError(f"run: needed seconds of CPU time above 0, or none; got {seconds!r}; say db.run(0.01)")
         with self.lock:
             self.names.check_open()
-            with self.commits:
-                self.standing.work(math.inf if seconds is None else float(seconds))
+            if self._has_to_move():
+                with self.commits:
+                    self._move_on()
+                    self.standing.work(math.inf if seconds is None else float(seconds))
             self.commits.complain()
             return self.standing.waiting[0]
 
@@ -183,6 +188,9 @@ class Live(Known):
                 self.standing.schedule(asked)
                 self.standing.work()
             self.commits.complain()
+
+    def _has_to_move(self) -> bool:
+        return self.standing.waits or any(each.idle is not None for each in [*self._streams.values(), *self.fed])
 
     def _move_on(self) -> None:
         streams = [*self.streams().values(), *(each for each in self.fed if not each.closed)]

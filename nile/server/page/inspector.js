@@ -26,6 +26,7 @@ const few = (names) => {  // of a list of names as many as fit, and how many mor
 const quoted = (name) => "'" + name.replaceAll("'", "''") + "'";
 const count = (n) => n === null || n === undefined ? "" : Math.abs(n) < 1e6 ? Math.round(n).toLocaleString("en") :
   n < 1e9 ? (n / 1e6).toFixed(2) + " M" : (n / 1e9).toFixed(2) + " G";
+const brief = (n) => n < 1e5 || n >= 1e6 ? count(n) : Math.round(n / 1e3) + " k";
 const bytes = (n) => n === null || n === undefined ? "" : n < 1e3 ? n + " B" : n < 1e6 ? (n / 1e3).toFixed(1) + " kB" :
   n < 1e9 ? (n / 1e6).toFixed(1) + " MB" : (n / 1e9).toFixed(2) + " GB";
 
@@ -66,8 +67,9 @@ async function look() {
   if (asking || held || !token) return;
   asking = true;
   try {
-    const [sources, queries, operators, summaries, parts] = await Promise.all(
-      ["sources", "queries", "operators", "summaries", "synopses"].map((name) => rows("SELECT * FROM nile_" + name)));
+    const [sources, queries, operators, summaries, parts, [schedule], queues] = await Promise.all(
+      ["sources", "queries", "operators", "summaries", "synopses", "scheduler", "queues WHERE tuples > 0 AND kind <> 'unread'"]
+        .map((name) => rows("SELECT * FROM nile_" + name)));
     const now = performance.now();
     table("sources", sources, (row) => [row.name, row.kind, count(row.tuples),
       row.kind === "live" ? count(rate("source " + row.name, row.tuples, now)) : "", count(row.late), count(row.shed),
@@ -84,6 +86,7 @@ async function look() {
     gone("queries", queries.map((row) => row.name ?? ""));
     for (const row of summaries) summary(row);
     gone("summaries", summaries.map((row) => row.name));
+    scheduled(schedule, queues);
     const most = Math.max(1, ...parts.map((row) => row.memory ?? 0));
     table("memory", parts.filter((row) => row.memory).sort((a, b) => b.memory - a.memory).slice(0, 40),
       (row) => [few(row.of ?? ""), row.kind, count(row.tuples), bytes(row.memory), row.memory / most]);
@@ -134,7 +137,7 @@ function query(row, operators, now) {
     one.budgeting = make("form", { class: "inline" }, make("label", {}, "Budget, % of exact work", one.budget), make("button", {}, "Set"));
     one.budgeting.onsubmit = (event) => {
       event.preventDefault();
-      set("nile_queries", "budget", name, String(one.budget.value / 100), String(one.granted));
+      set("nile_queries", name, { budget: String(one.budget.value / 100) }, { budget: String(one.granted) });
     };
     one.line = make("path", { class: "line" });
     one.spark = make("svg", { class: "spark", width: 120, height: 22, viewBox: "0 0 120 22", role: "img", "aria-label": "outputs a second, the last two minutes" });
@@ -144,9 +147,9 @@ function query(row, operators, now) {
       one.facts, one.spark), one.code, make("div", { class: "controls" }, one.toggle, one.way, one.budgeting), one.worth, one.plan);
     one.card.dataset.query = name;
     one.toggle.disabled = !name;
-    one.toggle.onclick = () => set("nile_queries", "active", name, one.active ? "false" : "true", one.active ? "true" : "false");
+    one.toggle.onclick = () => set("nile_queries", name, { active: String(!one.active) }, { active: String(one.active) });
     one.way.onchange = async () => {
-      await set("nile_queries", "scheduling", name, `'${one.way.value}'`, `'${one.scheduling}'`);
+      await set("nile_queries", name, { scheduling: quoted(one.way.value) }, { scheduling: quoted(one.scheduling) });
       one.way.value = one.scheduling;  // what was refused is not shown
     };
     shown.set(key, one);
@@ -207,11 +210,44 @@ function plan(one, operators, key, now) {
   for (const each of nodes) {
     const parts = one.nodes.get(each.path), flow = rate(key + " operator " + each.path, each.tuples, now);
     say(parts.name, each.operator.length > 24 ? each.operator.slice(0, 23) + "…" : each.operator);
-    say(parts.flow, `${count(each.tuples)} in (${count(flow)}/s), ${count(each.positive - each.negative)} out`);
-    say(parts.memory, (each.negative ? `${count(each.negative)} taken back; ` : "") + bytes(each.memory));
+    say(parts.flow, `${brief(each.tuples)} in (${brief(flow)}/s), ${brief(each.positive - each.negative)} out`);
+    say(parts.memory, (each.negative ? `${brief(each.negative)} taken back; ` : "") + bytes(each.memory));
     one.nodes.get("to " + each.path)?.setAttribute("stroke-width", Math.min(7, 1 + Math.log10(1 + flow)));
   }
 }
+
+// What runs next where not all can, and what waits meanwhile.
+let schedule = {};
+const WAITS = { order: "its turn in time", paused: "the query to go on", input: "its first operator", operator: "an operator" };
+function scheduled(row, queues) {
+  const given = [row.scheduler, row.quantum, row.latency], milli = (seconds) => +(1000 * seconds).toPrecision(6);
+  if (String(given) !== String(schedule.given)) {
+    $("policy").value = row.scheduler ?? "";
+    $("quantum").value = row.quantum === null ? "" : milli(row.quantum);
+    $("latency").value = milli(row.latency);
+    allowed();
+  }
+  schedule = { ...row, given };
+  say($("queued"), row.scheduler === null ? "A push is worked on query by query until nothing waits." :
+    `${count(row.tuples)} tuples wait for operators (${bytes(row.memory)}; at most it was ${bytes(row.peak)})`);
+  const most = Math.max(1, ...queues.map((each) => each.tuples));
+  $("queues").hidden = !queues.length;
+  table("queues", queues.sort((a, b) => b.tuples - a.tuples).slice(0, 40), (each) => [few(each.of ?? ""), WAITS[each.kind] ?? each.kind,
+    each.path === "" ? "root" : each.path ?? "", count(each.tuples), bytes(each.memory), each.tuples / most]);
+}
+const allowed = () => {  // what only some of the policies know
+  $("quantum").disabled = !$("policy").value;
+  $("latency").disabled = $("policy").value !== "chain-latency";
+};
+$("policy").onchange = allowed;
+$("scheduler").onsubmit = async (event) => {
+  event.preventDefault();
+  const said = (name, quantum, latency) => ({ scheduler: name ? quoted(name) : "NULL", quantum: name && quantum ? String(quantum) : "NULL", latency: String(latency) });
+  const seconds = (id) => Number($(id).value) / 1000;
+  await set("nile_scheduler", "standing queries", said($("policy").value, seconds("quantum"), seconds("latency")),
+    said(schedule.scheduler, schedule.quantum, schedule.latency));
+  schedule.given = null;  // what was refused is not shown
+};
 
 function summary(row) {
   const key = JSON.stringify(["summaries", row.name]);
@@ -220,7 +256,7 @@ function summary(row) {
     one = { facts: make("p", { class: "note" }), heat: make("canvas"), from: make("span"), to: make("span"), best: make("p", { class: "best" }) };
     one.input = make("input", { type: "number", min: 1024, step: 1, "aria-label": "bytes of counters of " + row.name });
     const form = make("form", {}, make("label", {}, "Counters, bytes", one.input), make("button", {}, "Set"));
-    form.onsubmit = (event) => { event.preventDefault(); set("nile_summaries", "memory", row.name, one.input.value, String(one.memory)); };
+    form.onsubmit = (event) => { event.preventDefault(); set("nile_summaries", row.name, { memory: one.input.value }, { memory: String(one.memory) }); };
     one.card = make("div", { class: "card" }, make("b", {}, `${row.name}: ${row.stream} (${row.column})`), one.facts, one.heat,
       make("div", { class: "axis" }, one.from, make("span", { class: "legend" }, "none", make("i"), "most"), one.to), one.best, form);
     one.card.dataset.summary = row.name;
@@ -276,10 +312,12 @@ const again = () => { for (const [name, one] of heats) if (one.regions) heat(nam
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 addEventListener("resize", again);
 
-async function set(what, column, name, value, was) {
+// to, was: values by column, as SQL writes them.
+async function set(what, name, to, was) {
+  const values = Object.entries(to).map(([column, value]) => `${column} = ${value}`).join(", ");
   try {
-    await ask("/sql", "POST", { sql: `UPDATE ${what} SET ${column} = ${value} WHERE name = ${quoted(name)}` });
-    if (was !== undefined) { undoes.push([what, column, name, was]); $("undo").disabled = false; }
+    await ask("/sql", "POST", { sql: `UPDATE ${what} SET ${values} WHERE name = ${quoted(name)}` });
+    if (was !== undefined) { undoes.push([what, name, was]); $("undo").disabled = false; }
     await look();
   } catch (error) { fault(error); }
 }
