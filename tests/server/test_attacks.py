@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import random
+import re
 import socket
 import struct
 import sys
@@ -560,16 +561,14 @@ def test_requests_in_one_breath_are_answered_one_after_the_other(up: Served) -> 
     asked = [b"SELECT ts FROM s", b"SELECT k FROM s", b"SELECT nix FROM s", b"SELECT count(*) AS n FROM s"]
     text = b"".join(head(Content_Length=str(len(each))) + each for each in asked)
     said = raw(up, text + head("/health", "GET", Connection="close"))
-    assert [line.split()[1] for line in said.split(b"\r\n") if line.startswith(b"HTTP/1.1")] == [
-        b"200", b"200", b"400", b"200", b"200",
-    ]  # fmt: skip
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"200", b"400", b"200", b"200"]
     places = [said.index(each) for each in (b'{"ts": 1.0}', b'{"k": "a"}', b"nix", b'{"n": 2}', b'"nile"')]
     assert places == sorted(places)
 
 
 def test_a_thousand_wrong_tokens_are_refused_and_slowed(tmp_path: Path) -> None:
     """Many in one request, and many requests: guesses count against the rate of their address."""
-    with served(nile.connect(tmp_path), rate=50.0, burst=100) as up:
+    with served(nile.connect(tmp_path), rate=1.0, burst=50) as up:
         many = "".join(f"Authorization: Bearer {number:032d}\r\n" for number in range(900)).encode()
         said = raw(up, b"GET /streams HTTP/1.1\r\nHost: localhost\r\n" + many + b"Connection: close\r\n\r\n")
         assert said.split()[1] in (b"401", b"400", b"431")
