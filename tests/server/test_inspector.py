@@ -207,7 +207,9 @@ def looked_at(shown: Page, folder: Path) -> None:
             "Math.min(...[...document.querySelectorAll('body *')].map((e) => parseFloat(getComputedStyle(e).fontSize)))"
         )
         assert shown.value(least) >= 12
-        shown.until("performance.now() > 0")
+        shown.value(
+            "new Promise((done) => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(done), 500)))"
+        )
         shown.picture(folder / f"{width}-{scheme}.png")
     assert len(papers) == 2
 
