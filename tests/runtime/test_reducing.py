@@ -66,11 +66,63 @@ def test_a_reduced_query_can_be_read(db: nile.Database, text: str, how: dict[str
         ("SELECT k FROM a EXCEPT SELECT k FROM b WINDOW 60", "EXCEPT"),
         ("SELECT k FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k) WINDOW 60", "NOT EXISTS"),
         ("SELECT a.k FROM a LEFT JOIN b ON a.k = b.k WINDOW 60", "an outer join"),
+        ("SELECT k FROM a ORDER BY v LIMIT 3 WINDOW 60", "LIMIT"),
+        ("SELECT k FROM a GROUP BY k HAVING count(*) < 3 WINDOW 60", "HAVING"),
+        ("SELECT k FROM a GROUP BY k HAVING max(v) > 3 AND NOT count(*) > 9 WINDOW 60", "HAVING"),
+        ("SELECT k FROM a GROUP BY k HAVING sum(v) > 3 WINDOW 60", "HAVING"),
+        ("SELECT k FROM (SELECT k, count(*) + 1 AS n FROM a GROUP BY k) AS g WHERE n > 3 WINDOW 60", "HAVING"),
+        ("SELECT max(n) AS m FROM (SELECT count(*) AS n FROM a GROUP BY k) AS g HAVING max(n) > 3 WINDOW 60", "HAVING"),
+        ("SELECT k FROM a QUALIFY row_number() OVER (ORDER BY v) < 3 WINDOW 60", "OVER"),
+        ("SELECT k FROM a WHERE v > (SELECT avg(v) FROM b) WINDOW 60", "a subquery that is compared"),
+        ("SELECT k FROM a WHERE v > (SELECT max(v) FROM b) WINDOW 60", "a subquery that is compared"),
+        ("SELECT b.k FROM (SELECT count(*) AS n FROM a GROUP BY k) AS g, b WHERE b.k = g.n WINDOW 60", "compared"),
+        ("SELECT n, count(*) AS m FROM (SELECT count(*) AS n FROM a GROUP BY k) AS g GROUP BY n WINDOW 60", "make"),
+        (
+            "SELECT count(*) AS n FROM a GROUP BY k EXCEPT ALL SELECT k FROM b [RANGE 5 SECONDS] WINDOW 60",
+            "(rows make|right side)",
+        ),
     ],
 )
 def test_what_could_tell_more_is_refused(db: nile.Database, text: str, what: str, how: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=what):
         db.reduced(text, **how)
+
+
+LESS = [
+    "SELECT k, count(*) AS n FROM a GROUP BY k HAVING count(*) > 3 AND (k > 1 OR 2 <= count(v)) WINDOW 60",
+    "SELECT k FROM (SELECT k, min(v) AS low FROM a GROUP BY k) AS g WHERE low < 3 WINDOW 60",
+    "SELECT k FROM a WHERE v < (SELECT max(v) FROM b) WINDOW 60",
+    "SELECT a.k FROM a, (SELECT k, max(v) AS top FROM b GROUP BY k) AS g WHERE a.k = g.k AND g.top >= a.v WINDOW 60",
+]
+
+
+@pytest.mark.parametrize("text", LESS)
+def test_conditions_that_a_subset_cannot_satisfy_alone_may_be_reduced(db: nile.Database, text: str) -> None:
+    """At every instant the groups and rows are among those of the whole query."""
+    random = np.random.default_rng(5)
+    whole, less = (db.subscribe(each, emit="snapshot") for each in (text, db.reduced(text, window=7)))
+    fewer = 0
+    for at in range(100):
+        for name in "ab":
+            db.push(name, {"t": [at + 0.5], "k": random.integers(0, 5, 1), "v": random.integers(0, 6, 1) * 1.0})
+        db.advance(at + 0.5)
+        there, here = (
+            Counter(row["k"] for batch in each.poll() for row in batch.to_pylist()) for each in (whole, less)
+        )
+        assert here <= there
+        fewer += here != there
+    assert fewer > 20
+
+
+def test_samples_leave_greatest_and_least_values_and_scale_counts(db: nile.Database) -> None:
+    assert "SAMPLE (50)" in db.reduced("SELECT k FROM a GROUP BY k HAVING max(v) > 3 WINDOW 60", sample=0.5)
+    with pytest.raises(ConfigError, match="HAVING"):
+        db.reduced("SELECT k FROM a GROUP BY k HAVING count(*) > 3 WINDOW 60", sample=0.5)
+
+
+def test_what_is_compared_may_stay_whole_while_another_stream_is_reduced(db: nile.Database) -> None:
+    text = "SELECT a.k FROM a [RANGE 60 SECONDS] WHERE a.v > (SELECT avg(v) FROM b [RANGE 5 SECONDS])"
+    assert "a [RANGE '10 s']" in db.reduced(text, window=10)
 
 
 @pytest.mark.parametrize("how", [{}, {"sample": 0}, {"sample": 1.5}])

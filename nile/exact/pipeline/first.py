@@ -42,28 +42,61 @@ class Ordering(Stateful):
         delta = deltas[0]
         if not len(delta):
             return empty(self.schema)
-        before = self._live()
+        held = self._live()
         codes = self._table.codes(self._table.encode(delta.rows.columns))
         self._counts = grown(self._counts, self._table.room)
         self._births = grown(self._births, self._table.room)
-        new = codes[(delta.sign > 0) & (self._counts[codes] == 0)]
-        _, first = np.unique(new, return_index=True)
-        fresh = new[np.sort(first)]
-        self._births[fresh] = self._born + np.arange(fresh.shape[0])
-        self._born += fresh.shape[0]
-        out = self._moved(delta, codes, np.concatenate([before, fresh])) if self.wanted else empty(self.schema)
+        begins, life = self._lives(delta, codes)
+        out = empty(self.schema)
+        if self.wanted:
+            place = np.empty(self._table.room, np.int64)
+            place[held] = np.arange(held.shape[0])
+            life = np.where(life < 0, place[codes], life + held.shape[0])
+            out = self._moved(delta, life, held, codes[begins])
+        self._births[codes[begins]] = self._born + begins  # of several lives of one row the last counts
+        self._born += len(delta)
         np.add.at(self._counts, codes, np.sign(delta.sign).astype(np.int64))
         self._table.release(codes[self._counts[codes] == 0])
         return out
 
-    def _moved(self, delta: Delta, codes: Array, known: Array) -> Delta:
-        """What each instant of a step changes.  known: codes of all rows that hold or come, oldest first."""
-        order = known[self.plan.order(self._rows(known))]
-        place = np.zeros(self._table.room, np.int64)
-        place[order] = np.arange(order.shape[0])
-        listed = np.repeat(np.arange(order.shape[0]), self._counts[order]).tolist()
+    def _lives(self, delta: Delta, codes: Array) -> tuple[Array, Array]:
+        """(changes with which a row that does not hold before their instant begins to; of each change which of these
+        its row goes by, -1: it held before the step).
+
+        A row that left and comes again is as old as its return, however many instants a step has.
+        """
+        by = np.argsort(codes, kind="stable")
+        code, ts, sign = codes[by], delta.ts[by], np.sign(delta.sign[by]).astype(np.int64)
+        other = np.ones(by.shape[0], np.bool_)
+        other[1:] = code[1:] != code[:-1]
+        begin = np.maximum.accumulate(np.where(other, np.arange(by.shape[0]), 0))
+        before = np.cumsum(sign) - sign
+        before += self._counts[code] - before[begin]
+        new = other.copy()
+        new[1:] |= ts[1:] != ts[:-1]
+        starts = new & (before <= 0)
+        begins = np.sort(by[starts])
+        last = np.maximum.accumulate(np.where(starts, np.arange(by.shape[0]), -1))
+        known = last >= begin
+        life = np.full(by.shape[0], -1, np.int64)
+        life[by[known]] = np.searchsorted(begins, by[last[known]])
+        return begins, life
+
+    def _moved(self, delta: Delta, life: Array, held: Array, come: Array) -> Delta:
+        """What each instant of a step changes.
+
+        held, come: codes of the rows that hold, and of those that come, oldest first; life: of each change which of
+        the former, then of the latter.
+        """
+        known = np.concatenate([held, come])
+        turn = self.plan.order(self._rows(known))
+        order = known[turn]
+        place = np.empty(order.shape[0], np.int64)
+        place[turn] = np.arange(order.shape[0])
+        often = np.where(turn < held.shape[0], self._counts[order], 0)
+        listed = np.repeat(np.arange(order.shape[0]), often).tolist()
         shown, told = {}, []  # type: ignore[var-annotated]
-        ts, at = delta.ts.tolist(), place[codes].tolist()
+        ts, at = delta.ts.tolist(), place[life].tolist()
         for k, (now, where, sign) in enumerate(zip(ts, at, delta.sign.tolist(), strict=True)):
             self._move(listed, where, 1 if sign > 0 else -1, shown)
             if k + 1 == len(ts) or ts[k + 1] != now:

@@ -68,7 +68,7 @@ class Placing(Stateful):
         new = np.ones(n, np.bool_)
         new[1:] = delta.ts[1:] != delta.ts[:-1]
         instant = np.cumsum(new) - 1
-        turn = np.lexsort((parts, instant))
+        turn = _as_they_come(parts, instant)
         parts, codes, sign, instant = parts[turn], codes[turn], delta.sign[turn], instant[turn]
         new[1:] = (parts[1:] != parts[:-1]) | (instant[1:] != instant[:-1])
         begins = np.append(np.flatnonzero(new), n)
@@ -197,6 +197,19 @@ class Placing(Stateful):
         arrays = self._part.nbytes + self._words.nbytes + self._nodes.nbytes + self._roots.nbytes
         parts = 0 if self._parts is None else self._parts.memory
         return int(arrays + parts + self._table.memory + sum(each.memory for each in self._orders))
+
+
+def _as_they_come(parts: Array, instant: Array) -> Array:
+    """The order of changes by instant, and in it by partition, the one that is touched first first: int64 [n].
+
+    Codes of partitions are given again once released, so they depend on how the input was cut into steps.
+    """
+    turn = np.lexsort((parts, instant))
+    parts, instant = parts[turn], instant[turn]
+    new = np.ones(turn.shape[0], np.bool_)
+    new[1:] = (parts[1:] != parts[:-1]) | (instant[1:] != instant[:-1])
+    first = turn[new][np.cumsum(new) - 1]
+    return turn[np.lexsort((first, instant))]
 
 
 def _ends(versions: Array) -> Array:

@@ -1,19 +1,30 @@
 """Queries that are asked to take less: shorter windows and lower sampling rates, as rewrites that one can read.
 
 What would make more output with less input is refused: windows and samples under DISTINCT and sets without ALL (what
-leaves sooner is told anew when it comes again), right of EXCEPT, and on the side of NOT EXISTS or an outer join whose
-partners keep rows out.  Source: STREAM (CIDR 2003), section 5.1.
+leaves sooner is told anew when it comes again), right of EXCEPT, on the side of NOT EXISTS or an outer join whose
+partners keep rows out, under LIMIT, where others take a place, and under conditions on what many rows make (HAVING,
+window functions, compared subqueries), but for those that a subset cannot satisfy where the whole does not.
+Source: STREAM (CIDR 2003), section 5.1.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from nile.expressions.tree import Column, Compare, Logic, Node, columns_of, conjuncts
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Query
 from nile.summaries.errors import ConfigError
 
 __all__ = ["reduced"]
+
+_MADE = "a condition on what many rows make (HAVING, OVER, a subquery that is compared)"
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FALLS = {"count": (">", ">="), "max": (">", ">="), "min": ("<", "<=")}
+"""Comparisons with a number that a subset satisfies only where the whole does."""
+
+_Source = tuple[ops.Group | ops.Over, str]
+"""(what makes a column of many rows, by which aggregate; "" of a window function, and of an expression)."""
 
 
 def reduced(query: Query, window: int | None, share: float | None) -> Query:
@@ -44,6 +55,8 @@ def _all_are(plan: Plan, window: int) -> bool:
 
 def _plan(plan: Plan, window: int | None, share: float | None, above: str | None) -> Plan:
     """above: what stands above it that may tell more where less comes; None: nothing does."""
+    for source in _unproven(plan, scaled=share is not None):
+        _plan(source.input, window, share, above or _MADE)
     match plan:
         case ops.Stream():
             return _stream(plan, window, share, above)
@@ -70,6 +83,8 @@ def _plan(plan: Plan, window: int | None, share: float | None, above: str | None
                 "reduced, sample: needed a stream that SAMPLE can stand behind; got one in TUMBLE or HOP; make a view "
                 "of the sample, and tumble that"
             )
+        case ops.Limit():
+            return _below(plan, window, share, "LIMIT")
         case ops.Distinct():
             return _below(plan, window, share, "DISTINCT")
         case ops.SetOperation(kind="except"):
@@ -92,6 +107,86 @@ def _plan(plan: Plan, window: int | None, share: float | None, above: str | None
 
 def _below(plan: Plan, window: int | None, share: float | None, above: str | None) -> Plan:
     return ops.map_inputs(plan, lambda each: _plan(each, window, share, above))
+
+
+def _unproven(plan: Plan, *, scaled: bool) -> list[ops.Group | ops.Over]:
+    """What makes columns by which a node tells rows apart, so that with less input it may find more of them.
+
+    scaled: whether counts are of a sample, and so may be above the true ones.
+    """
+    made = {name: each for one in ops.inputs_of(plan) for name, each in _made(one).items()}
+    tests: tuple[Node, ...] = ()
+    names: list[str] = []
+    match plan:
+        case ops.Filter():
+            tests = conjuncts(plan.condition)
+        case ops.Join() | ops.Outer():
+            tests, names = conjuncts(plan.condition), [name for pair in plan.equal for name in pair]
+        case ops.Group():
+            names = [name for item in plan.by for name in columns_of(item.node)]
+        case ops.SetOperation() if plan.kind != "union":
+            names = list(made)
+        case _:
+            return []
+    names += [name for test in tests if not _falls(test, made, scaled) for name in columns_of(test)]
+    return [source for name in names for source, _ in made.get(name, ())]
+
+
+def _made(plan: Plan) -> dict[str, tuple[_Source, ...]]:
+    """The columns of a node that are made of many rows."""
+    below = {name: each for one in ops.inputs_of(plan) for name, each in _made(one).items()}
+    match plan:
+        case ops.Project():
+            return _of_items(plan.items, below)
+        case ops.Group():
+            return _of_items(plan.by, below) | {
+                # of numbers that are made themselves nothing is known
+                each.name: ((plan, "" if below.keys() & _columns(each.nodes) else each.function),)
+                for each in plan.aggregates
+            }
+        case ops.Over():
+            return below | {item.name: ((plan, ""),) for item in plan.items}
+        case ops.Unnest():
+            return below | _of_items(plan.items, below)
+        case ops.SetOperation():
+            sides = zip(plan.left.fields, plan.right.fields, strict=True)
+            both = {a.name: below.get(a.name, ()) + below.get(b.name, ()) for a, b in sides}
+            return {name: each for name, each in both.items() if each}
+        case _:
+            return below
+
+
+def _columns(nodes: tuple[Node, ...]) -> set[str]:
+    return {name for node in nodes for name in columns_of(node)}
+
+
+def _of_items(items: tuple[ops.Item, ...], below: dict[str, tuple[_Source, ...]]) -> dict[str, tuple[_Source, ...]]:
+    found = {}
+    for item in items:
+        if isinstance(item.node, Column):
+            sources = below.get(item.node.name, ())
+        else:
+            sources = tuple((source, "") for name in columns_of(item.node) for source, _ in below.get(name, ()))
+        if sources:
+            found[item.name] = sources
+    return found
+
+
+def _falls(test: Node, made: dict[str, tuple[_Source, ...]], scaled: bool) -> bool:
+    """Whether a condition is true of a subset only where it is of the whole."""
+    if not made.keys() & set(columns_of(test)):
+        return True
+    if isinstance(test, Logic):
+        return all(_falls(each, made, scaled) for each in test.items)
+    if not isinstance(test, Compare) or test.operator not in _FLIPPED:
+        return False
+    one, other = test.left, test.right
+    operator: str = test.operator
+    if not (isinstance(one, Column) and one.name in made):
+        one, other, operator = other, one, _FLIPPED[operator]
+    if not isinstance(one, Column) or one.name not in made or made.keys() & set(columns_of(other)):
+        return False
+    return all(operator in _FALLS.get(by, ()) and not (scaled and by == "count") for _, by in made[one.name])
 
 
 def _stream(plan: ops.Stream, window: int | None, share: float | None, above: str | None) -> Plan:
