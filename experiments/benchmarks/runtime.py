@@ -32,6 +32,7 @@ ROUNDS = 5
 EQUAL, DASHBOARDS, SELECTIONS = 16, 100, 1_000
 STATE_BAR, CPU_BAR, PUSH_BAR_MS = 1.2, 1.5, 2.0
 STATE_FALLS = 100.0
+THREADS_BAR = 1.7
 _ORDERS = 1_000
 _SCHEMA = [("t", pa.timestamp("ns")), ("item", pa.int64()), ("price", pa.float64())]
 _JOINED = (
@@ -42,8 +43,8 @@ _JOINED = (
 class Many:
     """A database of two live streams and some standing queries; pushes go to both in turn."""
 
-    def __init__(self, queries: Sequence[str], seed: int = 5, **how: Any) -> None:
-        self.db = nile.connect()
+    def __init__(self, queries: Sequence[str], seed: int = 5, threads: int | None = 1, **how: Any) -> None:
+        self.db = nile.connect(threads=threads)
         for name in "ab":
             self.db.stream(name, _SCHEMA, time="t")
         self.queries = [self.db.subscribe(text, **how) for text in queries]
@@ -96,6 +97,32 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
         Measure.of(f"{name}: CPU of one", ratios, "times", CPU_BAR, most=True,
                    about=f"{median(took) * 1e3:.1f} ms a push, read"),
     ]  # fmt: skip
+
+
+def _on_two_threads(name: str, queries: Sequence[str], pushes: int) -> Measure:
+    """CPU time of a push's busiest thread, which is the one that pushes, with one thread beside two.
+
+    Raises AssertionError where outputs differ.
+    """
+    one, two = (Many(queries, threads=threads, emit="changes") for threads in (1, 2))
+    ratios: list[float] = []
+    took: list[list[float]] = [[], []]
+    for push in range(4 + 2 * pushes):
+        found = []
+        for each, times in zip((one, two), took, strict=True):
+            cpu, wall = time.thread_time(), time.perf_counter()
+            each.push()
+            cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
+            if push >= 4 and push % 2 == 0:  # what goes to the other stream is not read by all
+                ratios.append(cpu)
+                times.append(wall)
+            found.append([query.poll() for query in each.queries])
+        assert found[0] == found[1], f"{name}: outputs on two threads differ"
+    one.db.close()
+    two.db.close()
+    pairs = [alone / shared for alone, shared in zip(ratios[::2], ratios[1::2], strict=True)]
+    about = f"by the clock {median(took[0]) / median(took[1]):.2f}, {median(took[0]) * 1e3:.1f} ms on one"
+    return Measure.of(f"two threads, {name}: busiest of one", pairs, "times", THREADS_BAR, about=about)
 
 
 def _constrained(orders: int) -> list[Measure]:
@@ -178,6 +205,12 @@ def many_queries(
             Measure.of(f"{selections:,} selections, {what}: a push", found, "ms", PUSH_BAR_MS, most=True,
                        about=f"{rows:,} rows found; reading them took {reading:.2f} ms a push more")
         )  # fmt: skip
+    windows = range(500, 500 + DASHBOARDS)
+    apart = [f"SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW '{k} ms'" for k in windows]
+    measures.append(_on_two_threads("two group-bys", apart[-2:], pushes // 2))
+    measures.append(_on_two_threads(f"{DASHBOARDS} group-bys", apart, max(2, pushes // 8)))
+    joins = [_JOINED.format("").replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (900, 1_000)]
+    measures.append(_on_two_threads("two joins", joins, pushes // 2))
     measures += _constrained(orders)
     measures.append(_chain(plans))
     measures += through_bursts(bursts)

@@ -70,8 +70,8 @@ def connect(
     hash_secret: 16 to 64 bytes unknown to whoever chooses the keys: keys are hashed with it (BLAKE2b, about a
     microsecond per distinct value of a batch), so that nobody can construct collisions.  A store requires the same
     secret whenever it is opened, and does not contain it.  None: a faster hash that is the same everywhere.
-    threads: how many an exact join of two streams, or the reading of a Parquet file, may use at once; None: as many as
-    this process has cores.  Neither answers nor written bytes depend on it.
+    threads: how many an exact join of two streams, the reading of a Parquet file, or a push to several standing queries
+    may use at once; None: as many as this process has cores.  Neither answers nor written bytes depend on it.
     scheduler: which operator of the exact standing queries runs next: "fifo", "round-robin", "greedy", "chain" (queues
     stay small) or "chain-latency" (and nothing waits longer than `latency`, where that can be).  Outputs do not depend
     on it.  None: a push is worked on query by query.

@@ -296,7 +296,7 @@ class ExactSubscription(Indexed):
         # The first instant is a tuple's, whoever said how far streams have come, or the answer would tell how it was
         # driven.
         if (at := self._passed()) is not None:
-            self._step(lambda: self._plan.pipeline.advance(at, certain=False))
+            self._step(lambda: self._plan.advance(at))
             if self.into is not None:
                 self.into.moved(at)
 

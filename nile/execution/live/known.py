@@ -57,7 +57,7 @@ class Known:
         self.definitions: dict[str, StreamDefinition] = {}
         self.offsets: dict[str, Any] = {}
         names.offsets = self.offsets
-        self.standing = Subscriptions(Scheduled(schedule or Schedule(), bounded=means is not None))
+        self.standing = Subscriptions(Scheduled(schedule or Schedule(), bounded=means is not None), names.threads)
         self.means = means
         if means is not None:
             means.others = self.standing.besides

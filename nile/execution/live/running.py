@@ -29,8 +29,10 @@ from nile.execution.held import flat, of
 from nile.execution.live.chosen import ByValue, Sought, chosen, sought
 from nile.execution.reading import Readable, Reading, named_leaf, selected
 from nile.expressions.tree import Column
+from nile.runtime.abreast import Ahead
 from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
 from nile.streams.live import LiveStream
+from nile.streams.manager import TupleBatch
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
@@ -172,6 +174,8 @@ class Running:
         """What is let in of its streams, in a database with bounds; None: all."""
         self._events: deque[Event] = deque()
         self._first = 0
+        self.ahead: Ahead[list[Changes]] = Ahead()
+        """What `push` and `advance` give next, worked out before readers come to it."""
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
 
@@ -199,6 +203,7 @@ class Running:
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
         twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
+        twin.ahead = Ahead()
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
@@ -337,8 +342,28 @@ class Running:
                     held = self.reading.whole(leaf, newest=seen[name])
                     yield self.pipeline.push(leaf.alias, held.ts, held.batch)
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether what comes may be worked out ahead of its readers, on any thread: all have taken all there was."""
+        level = all(each._turn == self.turn for each in self.readers)
+        return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.waits)
+
+    def steps(self, name: str, batch: TupleBatch, at: int | None) -> list[Callable[[], list[Changes]]]:
+        """What readers ask for next: `push` of a batch, and `advance` up to an instant."""
+        carried = batch.carried
+        assert carried is not None
+        push = partial(self._push, name, batch.ts, carried)
+        return [push] if at is None else [push, partial(self.pipeline.advance, at, certain=False)]
+
     def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
         """Take in tuples of a live stream."""
+        return self.ahead.take(partial(self._push, name, ts, batch))
+
+    def advance(self, at: int) -> list[Changes]:
+        """All streams have passed an instant."""
+        return self.ahead.take(partial(self.pipeline.advance, at, certain=False))
+
+    def _push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
         found = []
         for alias, times, rows in self._of_leaves(name, ts, batch):
             found += self.pipeline.push(alias, times, rows)

@@ -12,10 +12,12 @@ from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.indexed.selecting import LEAST, Selecting
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.running import Running
 from nile.execution.live.scheduled import Schedule, Scheduled, plans_of
 from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
+from nile.runtime.abreast import worked_ahead
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.streams.taken_back import TakenBack
@@ -24,6 +26,8 @@ from nile.summaries.heavy import pa
 
 __all__ = ["Subscriptions"]
 
+_ABREAST = 4096
+"""Tuples of a batch from which on it is worth asking whether threads work on it."""
 _LOOK_EVERY = 1 << 16
 """Tuples of a stream between two looks at what its standing queries hold."""
 _STATE_SHARE = 4
@@ -33,7 +37,9 @@ _STATE_SHARE = 4
 class Subscriptions:
     """Standing queries in the order in which they were asked.  Not safe for threads: used under the lock of `Live`."""
 
-    def __init__(self, scheduled: Scheduled | None = None) -> None:
+    def __init__(self, scheduled: Scheduled | None = None, threads: int | None = None) -> None:
+        """threads: that may work on plans at once, None for all cores."""
+        self._threads = threads
         self.scheduled = Scheduled(Schedule()) if scheduled is None else scheduled
         self._running: list[Subscription] = []
         self._named: dict[str, tuple[QueryDefinition, Subscription]] = {}
@@ -198,10 +204,24 @@ class Subscriptions:
 
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
-        for unit in self._units():
-            if unit.streams.get(name) is stream:
-                unit.arrived(name, batch)
+        units = [unit for unit in self._units() if unit.streams.get(name) is stream]
+        if len(units) > 1 and len(batch) >= _ABREAST:
+            self._work_ahead(units, name, batch)
+        for unit in units:
+            unit.arrived(name, batch)
         self._flow()
+
+    def _work_ahead(self, units: Iterable[Subscription | Selecting], name: str, batch: TupleBatch) -> None:
+        """Let threads work out what a batch leads to in plans that share nothing, before it arrives at their readers.
+
+        Whatever samples (a subclass) looks at a batch itself.
+        """
+        plans: dict[int, tuple[Running, int | None]] = {}
+        for one in units:
+            if type(one) is ExactSubscription and not one.paused and not one.closed and one.plan.stands_alone:
+                plans.setdefault(id(one.plan), (one.plan, one.reached))
+        if len(plans) > 1:
+            worked_ahead([(plan.ahead, plan.steps(name, batch, at)) for plan, at in plans.values()], self._threads)
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
         """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""

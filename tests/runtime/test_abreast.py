@@ -1,0 +1,150 @@
+"""Plans that share nothing are worked on by threads: what they tell and hold is as without."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.execution.live import subscriptions
+from nile.runtime import abreast
+from nile.runtime.abreast import Ahead, shared_out, worked_ahead
+
+SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("v", pa.float64())]
+QUERIES: list[tuple[str, dict[str, Any]]] = [
+    ("SELECT t, v FROM a WHERE k <> 1", {}),
+    ("SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k WINDOW 8", {"emit": "changes"}),
+    ("SELECT k, count(*) AS n FROM a GROUP BY k HAVING count(*) > 2 WINDOW 8", {"emit": "changes"}),
+    ("SELECT k, count(*) AS n FROM a GROUP BY k WINDOW 5", {"emit": "append", "scheduling": "tpa"}),
+    ("SELECT a.t, b.t AS u, a.k FROM a, b WHERE a.k = b.k AND a.v < b.v WINDOW 6", {"emit": "changes"}),
+    ("SELECT a.k, count(*) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 6", {"emit": "append"}),
+    ("SELECT DISTINCT k FROM (SELECT k FROM a UNION SELECT k FROM b) AS u WINDOW 5", {"emit": "changes"}),
+    ("SELECT a.t, a.k FROM a LEFT JOIN b ON a.k = b.k WHERE b.k IS NULL WINDOW 5", {"emit": "changes"}),
+    ("SELECT k, v FROM a ORDER BY v LIMIT 3 WINDOW 5", {"emit": "changes"}),
+    ("SELECT sum(1 / CAST(v AS bigint)) AS s FROM b WINDOW 5", {"emit": "changes"}),
+]
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Threads for batches of any size; how many worked on each."""
+    used: list[int] = []
+
+    def noted(works: Any, threads: int | None) -> int:
+        used.append(worked_ahead(works, threads))
+        return used[-1]
+
+    monkeypatch.setattr(subscriptions, "_ABREAST", 1)
+    monkeypatch.setattr(abreast, "_WORTH", 0.0)
+    monkeypatch.setattr(subscriptions, "worked_ahead", noted)
+    return used
+
+
+def _told(threads: int, seed: int) -> list[Any]:
+    """What queries tell, push by push, and hold; some are paused, closed, shared or fail meanwhile."""
+    draw = random.Random(seed)
+    told: list[Any] = []
+    with nile.connect(threads=threads) as db:
+        for name in "ab":
+            db.stream(name, SCHEMA, time="t")
+        asked = [db.subscribe(text, name=f"q{k}", **how) for k, (text, how) in enumerate(QUERIES)]
+        at = dict.fromkeys("ab", 0.0)
+        for step in range(25):
+            name = draw.choice("ab")
+            times = list(itertools.accumulate((draw.choice([0.0, 0.1]) for _ in range(30)), initial=at[name]))
+            at[name] = times[-1]
+            values = [draw.randint(1, 9) * 1.0 for _ in times]
+            rows = {"t": times, "k": [draw.randint(0, 4) for _ in times], "v": values}
+            if step == 20:
+                rows["v"][3] = 0.0  # which one of them cannot divide by
+            try:
+                db.push(name, rows)
+            except nile.NileError as error:
+                told.append(str(error))
+            if draw.random() < 0.2:
+                each = draw.choice(asked)
+                if not each.closed:
+                    each.pause()
+                    db.advance(max(at.values()) - 1.0)
+                    at = dict.fromkeys("ab", max(at.values()))
+                    each.resume()
+            if step == 12:
+                asked.append(db.subscribe(QUERIES[2][0], name="late", emit="changes"))
+                asked[0].close()
+            told += [[batch.to_pylist() for batch in each.poll()] for each in asked]
+        told += [repr(each.capture()) for each in asked if not each.closed]
+        told += [each.closed for each in asked]
+    return told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outputs_and_states_are_those_of_one_thread(eager: list[int], seed: int) -> None:
+    one = _told(1, seed)
+    assert set(eager) == {1}
+    assert _told(2, seed) == one
+    if abreast.cores() > 1:
+        assert 2 in eager
+
+
+def test_callbacks_are_called_in_the_thread_that_pushes_and_in_order(eager: list[int]) -> None:
+    heard: list[tuple[int, int]] = []
+    with nile.connect(threads=2) as db:
+        db.stream("a", SCHEMA, time="t")
+        for number in range(4):
+            text = f"SELECT k, count(*) AS n FROM a GROUP BY k WINDOW {number + 2}"
+            db.subscribe(text, lambda _, number=number: heard.append((number, threading.get_ident())))
+        for push in range(3):
+            db.push("a", {"t": [push + 0.5], "k": [1], "v": [1.0]})
+    assert [number for number, _ in heard[:4]] == [0, 1, 2, 3]
+    assert {thread for _, thread in heard} == {threading.get_ident()}
+    assert eager
+
+
+def test_small_batches_are_worked_on_where_they_are_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "worked_ahead", lambda *_: pytest.fail("threads for three rows"))
+    with nile.connect() as db:
+        db.stream("a", SCHEMA, time="t")
+        counts = [db.subscribe(f"SELECT count(*) AS n FROM a WINDOW {n}", emit="changes") for n in (1, 2)]
+        db.push("a", {"t": [1.0, 2.0, 3.0], "k": [1, 2, 3], "v": [0.0] * 3})
+        assert all(each.poll() for each in counts)
+
+
+def test_work_is_shared_out_evenly_and_never_worse_than_four_thirds_of_the_best() -> None:
+    assert shared_out([1.0, 5.0, 3.0, 3.0], 2) == [[0, 1], [2, 3]]
+    assert shared_out([2.0], 3) == [[0]]
+    draw = random.Random(2)
+    for _ in range(200):
+        costs = [draw.randint(1, 20) * 1.0 for _ in range(draw.randint(1, 8))]
+        parts = shared_out(costs, 2)
+        assert sorted(k for part in parts for k in part) == list(range(len(costs)))
+        longest = max(sum(costs[k] for k in part) for part in parts)
+        best = min(
+            max(sum(c for c, left in zip(costs, sides, strict=True) if left is side) for side in (True, False))
+            for sides in itertools.product([True, False], repeat=len(costs))
+        )
+        assert longest <= best * (4 / 3 - 1 / 6) + 1e-9
+
+
+def test_what_fails_ahead_fails_when_it_is_taken_and_nothing_after_it_is_done() -> None:
+    ahead: Ahead[int] = Ahead()
+    done: list[int] = []
+
+    def step(number: int) -> int:
+        done.append(number)
+        if number == 1:
+            raise ValueError("planted")
+        return number
+
+    ahead.work([lambda: step(0), lambda: step(1), lambda: step(2)])
+    assert done == [0, 1]
+    assert ahead.take(lambda: 9) == 0
+    with pytest.raises(ValueError, match="planted"):
+        ahead.take(lambda: 9)
+    assert not ahead.waits
+    assert ahead.take(lambda: 9) == 9
+    assert ahead.cost > 0
