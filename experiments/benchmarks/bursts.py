@@ -90,8 +90,12 @@ def _memory(name: str, seeds: int) -> list[Measure]:
                 after = max(after, _STEP * (step + 1 - _BURST.stop))
         exact_db.close()
         db.close()
+    held = Measure(f"burst, {name}: memory of its bound", most / bound, "times", 1.0, most=True,
+                   about="" if inside else "it holds too little to be ever sampled")  # fmt: skip
+    if not inside:
+        return [held]
     return [
-        Measure(f"burst, {name}: memory of its bound", most / bound, "times", 1.0, most=True),
+        held,
         Measure(f"burst, {name}: intervals that hold the truth", float(np.mean(inside)), "share", COVERAGE_BAR,
                 about=f"{len(inside):,} numbers"),
         Measure(f"burst, {name}: exact again after", after, "s", AFTER_BAR, most=True),
