@@ -83,7 +83,8 @@ class BudgetReport:
 
     fraction: what was spent on the cost clock, as a share of the exact answer's cost, whatever the unit.
     reproducible: whether the same seed would spend the same again.  cpu_seconds: CPU time of the thread that asked and
-    read, from the call to the last batch, excluding the caller's own work in between; None if nothing was timed.
+    read, and of those that helped it to join, from the call to the last batch, excluding the caller's own work in
+    between; None if nothing was timed.
     parts: spending by step, as shares of the exact answer's cost: steps of a strategy (read, look, admit, copy, join,
     count, draw, hand out), or insert and hit.
     """

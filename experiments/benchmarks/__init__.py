@@ -12,16 +12,14 @@ from nile.experiments.benchmarks import (
     pipelines,
     promise,
     reading,
-    realtime,
     runtime,
     scale,
     scan,
     server,
-    share,
-    strategies,
     surface,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
+from nile.experiments.benchmarks.budgets import realtime, share
 from nile.experiments.benchmarks.harness import Result, names, run
 from nile.experiments.benchmarks.nexmark import nexmark
 from nile.experiments.benchmarks.sensors import sensors
@@ -52,7 +50,6 @@ __all__ = [
     "server",
     "share",
     "sketch",
-    "strategies",
     "surface",
     "truth",
 ]

@@ -13,7 +13,7 @@ __all__ = ["calibrate"]
 @click.command()
 @click.option("--show", is_flag=True, help="Print the prices in use and measure nothing.")
 def calibrate(show: bool) -> None:
-    """Measure the cost of each step of an approximate join on this machine, and keep it for budgets (twelve seconds).
+    """Measure the cost of each step of an approximate join on this machine, and keep it for budgets (twenty seconds).
 
     Without it the prices that Nile ships are scaled by this machine's pace, which the first query measures in passing.
     """
@@ -36,5 +36,5 @@ def calibrate(show: bool) -> None:
 def _lines(step: str, ns: Any) -> list[str]:
     if isinstance(ns, float):
         return [f"{step:<10}{ns:>12,.1f}"]
-    by = "matches a tuple" if step in ("pair", "emit") else "keys"
+    by = "tuples in a window" if step == "far" else "matches a tuple" if step in ("pair", "emit", "named") else "keys"
     return [f"{step:<10}{price:>12,.1f}  at {round(2**size):,} {by}" for size, price in ns]

@@ -39,10 +39,12 @@ _DISTINCT = (10, 14, 17, 20)
 """Binary logarithms of distinct keys, where they are joined and where they are coded."""
 _MATCHES = (0, 1, 3, 5, 8)
 """Binary logarithms of pairs per tuple."""
+_NAMED, _WITHIN, _PARTNERS = (0, 1, 3, 6), (13, 14, 16, 17, 18, 20), 8
+"""Of pairs per tuple whose keys are text; of tuples in a window, and pairs per tuple there."""
 
 
 def calibrated(say: Callable[[str], None]) -> Prices:
-    """The prices of this machine: of each step the best of five turns, by CPU time of all threads.  Some 12 s.
+    """The prices of this machine: of each step the best of five turns, by CPU time of all threads.  Some 20 s.
 
     say: is told each step before it is measured.
     """
@@ -57,14 +59,19 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     tuples = 2 * _TUPLES
     found["code"] = _ns(lambda: window_codes(numbers)) / tuples
     found["words"] = _ns(lambda: [key_words(column) for column in text]) / tuples
+    few = pa.array(np.arange(0, _TUPLES, 16))
+    found["taken"] = _ns(lambda: [key_words(column.take(few)) for column in text]) / (2 * len(few))
     found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in text]) / _TUPLES
     found["encode"] = _curve(_DISTINCT, lambda keys: _keys(_wide(keys), keys, text=True), _encoded)
     found["dense"] = _curve(_DISTINCT, lambda keys: _spread(_wide(keys), keys), dense_codes)
     say("joining and counting, by the number of keys")
     found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
     found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)
+    alone = _database(2 * _TUPLES, 1 << 16).join("a", "b", on="k", window=1e-9)
+    found["chain"] = max(_LEAST, (_ns(lambda: _asked(alone)) - found["begin"]) / (2 * tuples) - found["code"])
     say("partners and pairs")
     found |= _pairs(along(found["join"], 1 << 12))
+    found["named"], found["far"] = _named(), _far()
     return replace(PRICES, **found)
 
 
@@ -101,11 +108,11 @@ def _spread(n: int, keys: int) -> list[Array]:
     return [column.to_numpy() << 32 for column in _keys(n, keys, text=False)]
 
 
-def _database(n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table) -> Database:
+def _database(n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False) -> Database:
     db = Database()
     for seed, name in enumerate("ab"):
         ts = pa.array(np.arange(n) * _GAP).cast(pa.timestamp("ns"))
-        db.register(name, make({"ts": ts, "k": _column(n, keys, seed, text=False)}), time="ts")
+        db.register(name, make({"ts": ts, "k": _column(n, keys, seed, text=text)}), time="ts")
     return db
 
 
@@ -231,6 +238,33 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
         "drawn": max(0.0, (_ns(lambda: _drawn(counted, 0.5), 3) - draw * tuples) / half - written),
         "tell": _ns(lambda: _told(counted), 3) / tuples,
     }
+
+
+def _a_pair(n: int, keys: int, within: int, *, text: bool = False) -> float:
+    """ns of a pair, where so many tuples of the other stream lie in the window of one."""
+    db = _database(n, keys, text=text)
+    few, all_ = (db.join("a", "b", on="k", window=window) for window in (1e-9, 0.5e-9 * within * _GAP))
+    rows = max(1, _asked(all_) - _asked(few))
+    return (_ns(lambda: _asked(all_), 3) - _ns(lambda: _asked(few), 3)) / rows
+
+
+def _named() -> Curve:
+    """What a pair costs besides where its key is text, by how many pairs a tuple has."""
+    keys = 1 << 8
+    told = []
+    for knot in _NAMED:
+        number, text = (_a_pair(_TUPLES >> 1, keys, 2 * keys << knot, text=text) for text in (False, True))
+        told.append((float(knot), max(_LEAST, text - number)))
+    return tuple(told)
+
+
+def _far() -> Curve:
+    """What a pair costs besides, by how many tuples lie in the window, at one pair for each arrival."""
+    priced = [_a_pair(max(_TUPLES, 1 << knot), (1 << knot) // (2 * _PARTNERS), 1 << knot) for knot in _WITHIN]
+    return tuple(
+        (float(knot), max(_LEAST, (price - priced[0]) * _PARTNERS**0.5))
+        for knot, price in zip(_WITHIN, priced, strict=True)
+    )
 
 
 def _drawn(counted: CountedJoin, rate: float) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from nile.exact.join.chain import encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.listed import Lists
 from nile.exact.join.shared import text_codes
-from nile.exact.join.threads import Ahead, pieces_of, together, useful
+from nile.exact.join.threads import Ahead, cpu_ns, pieces_of, together, useful
 
 Array = np.ndarray[Any, Any]
 
@@ -200,3 +202,40 @@ def test_a_database_writes_the_same_bytes_on_any_number_of_threads(
 def test_threads_are_a_whole_number(count: Any) -> None:
     with pytest.raises(nile.ConfigError, match="threads: needed a whole number of at least 1"):
         nile.connect(threads=count)
+
+
+def _burn(ms: int) -> None:
+    until = time.thread_time_ns() + ms * 1_000_000
+    while time.thread_time_ns() < until:
+        pass
+
+
+def test_what_threads_spend_for_another_is_counted_on_that_one_once() -> None:
+    began = cpu_ns()
+    together([lambda: _burn(5), lambda: _burn(20), lambda: together([lambda: _burn(5), lambda: _burn(15)])])
+    spent = (cpu_ns() - began) / 1e6
+    assert 45 <= spent < 90
+
+    def pieces() -> Iterator[int]:
+        for piece in range(3):
+            _burn(10)
+            yield piece
+
+    ahead = [Ahead(pieces(), 8)]
+    began = cpu_ns()
+    try:
+        Ahead.start(ahead)
+        assert [ahead[0].next() for _ in range(3)] == [0, 1, 2]
+        assert 28 <= (cpu_ns() - began) / 1e6 < 60
+    finally:
+        Ahead.stop(ahead)
+    ended = cpu_ns() - began
+    assert 30 <= ended / 1e6 < 60
+    with pytest.raises(ValueError, match="one that fails"):
+        together([lambda: None, lambda: _fails()])
+    assert (cpu_ns() - began - ended) / 1e6 < 10
+    assert _ended()
+
+
+def _fails() -> None:
+    raise ValueError("one that fails")

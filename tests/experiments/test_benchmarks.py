@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from nile.experiments.benchmarks import harness, names, reading, run, sketch, surface
+from nile.experiments.benchmarks.budgets.quality import compared
+from nile.experiments.benchmarks.budgets.realtime import contestants
+from nile.experiments.benchmarks.budgets.shapes import Shape, Streams, quick, shapes
 from nile.experiments.benchmarks.exact import ranges
 from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
-from nile.experiments.benchmarks.realtime import Shape, contestants
 from nile.experiments.benchmarks.streams import workload
 from nile.experiments.cli import main
 from nile.summaries.countsketch import CountSketch
@@ -278,8 +280,27 @@ def test_the_c_loop_finds_the_records_that_the_kernel_finds(tmp_path: Path) -> N
 
 
 def test_budgets_on_the_real_clock_are_measured_beside_one_exact_answer(tmp_path: Path) -> None:
-    shape = Shape(4, 0.8, 2_000, 200, "text", "Parquet")
-    found = {name: ask() for name, ask in contestants(shape, tmp_path).items()}
+    streams = Streams(Shape(4, 0.5, 1, "text", "Parquet", 2_000), tmp_path)
+    found = {name: ask() for name, ask in contestants(streams).items()}
     exact = found["exact, db.sql"].rows
     assert exact == found["exact, db.join"].rows > 0
     assert all(0 < one.rows <= exact for one in found.values())
+
+
+def test_answers_within_budgets_are_judged_beside_others_in_the_same_time(tmp_path: Path) -> None:
+    streams = Streams(Shape(4, 0.5, 1, "int", "Arrow", 6_000), tmp_path)
+    told = compared(streams, (0.3,), 1)
+    assert [one.judged for one in told][:2] == ["desc, recall", "asc, recall of outliers"]
+    # So small a join is returned whole: nobody finds more.
+    assert all((one.own, one.ratio) == (1.0, pytest.approx(1.0 / one.best)) for one in told[:2])
+    assert all(one.own < 1e-6 for one in told[2:])
+    assert len({str(shape) for shape in quick()}) == 9
+    every = list(shapes(100_000))
+    assert len(set(every)) == len(every)
+    assert {shape.kind for shape in every} == {"int", "text", "float"}
+
+
+def test_a_shape_has_the_matches_that_it_is_called_by(tmp_path: Path) -> None:
+    for shape in (Shape(16, 0.5, 60, "int", "Arrow", 20_000), Shape(1, 1.23, 60, "text", "Arrow", 20_000)):
+        answer = Streams(shape, tmp_path).query.run()
+        assert answer.estimate.value / shape.tuples == pytest.approx(shape.matches, rel=0.5)

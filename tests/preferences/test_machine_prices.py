@@ -77,6 +77,7 @@ def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "_TUPLES", 1 << 13)
     monkeypatch.setattr(calibrating, "_KNOTS", (4, 8))
     monkeypatch.setattr(calibrating, "_DISTINCT", (4, 8))
+    monkeypatch.setattr(calibrating, "_WITHIN", (6, 10))
     monkeypatch.setattr(calibrating, "_ROUNDS", 1)
     said: list[str] = []
     found = calibrating.calibrated(said.append)

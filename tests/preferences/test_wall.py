@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from workload_join import SECOND, assert_honest, brute_force, joinable
 
-from nile.experiments.benchmarks.share import random_join
+from nile.experiments.benchmarks.budgets.share import random_join
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.wall_clock import run_live
 from nile.operators.join.join import PromisingJoin

@@ -10,16 +10,59 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, local
 from typing import Generic, TypeVar
 
-__all__ = ["Ahead", "cores", "pieces_of", "together", "useful"]
+__all__ = ["Ahead", "cores", "cpu_ns", "pieces_of", "together", "useful"]
 
 T = TypeVar("T")
 _MOST_CORES = 4
 _LEAST = 1 << 17
 """Tuples a thread, below which starting it costs more than it saves."""
 _PATIENCE = 0.002  # seconds between looks whether there is room, or nobody reads any more
+
+
+class _Helped(local):
+    """What threads have spent that were begun by this one: of each that still works, ns in a cell of its own, and of
+    all others together.
+    """
+
+    def __init__(self) -> None:
+        self.working: list[list[int]] = []
+        self.ended = 0
+
+
+_helped = _Helped()
+
+
+def cpu_ns() -> int:
+    """ns of CPU of this thread and of those that have worked for it; of one at work, until its latest piece was done.
+
+    Only differences of two calls on the same thread mean something.
+    """
+    return time.thread_time_ns() + _helped.ended + sum(cell[0] for cell in _helped.working)
+
+
+class _Cell:
+    """Where a thread tells what it has spent.  Made and ended on the thread that has begun it."""
+
+    def __init__(self) -> None:
+        self._cell = [0]
+
+    def begin(self) -> None:
+        """The thread is about to begin."""
+        _helped.working.append(self._cell)
+
+    def tell(self) -> None:
+        """On the thread itself: what it has spent so far."""
+        self._cell[0] = cpu_ns()
+
+    def end(self) -> None:
+        """The thread has ended.  Elsewhere than where it was begun, where nobody asks for it any more, that is told to
+        nobody."""
+        if any(each is self._cell for each in _helped.working):
+            _helped.working = [each for each in _helped.working if each is not self._cell]
+            _helped.ended += self._cell[0]
 
 
 def cores() -> int:
@@ -43,22 +86,30 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
     """Make all calls, the first on this thread and each other one on one of its own.  Raises what the first raises that
     does, once all have ended."""
     failed: list[BaseException] = []
+    cells = [_Cell() for _ in calls[1:]]
 
-    def run(call: Callable[[], object]) -> None:
+    def run(call: Callable[[], object], cell: _Cell) -> None:
         try:
             call()
         except BaseException as error:
             failed.append(error)
+        finally:
+            cell.tell()
 
-    threads = [Thread(target=run, args=(call,), name="nile join", daemon=True) for call in calls[1:]]
+    threads = [
+        Thread(target=run, args=(call, cell), name="nile join", daemon=True)
+        for call, cell in zip(calls[1:], cells, strict=True)
+    ]
     try:
-        for thread in threads:
+        for thread, cell in zip(threads, cells, strict=True):
+            cell.begin()
             thread.start()
         calls[0]()
     finally:
-        for thread in threads:  # they write into memory that the caller lets go of
+        for thread, cell in zip(threads, cells, strict=True):  # they write into memory that the caller lets go of
             if thread.ident is not None:
                 thread.join()
+            cell.end()
     if failed:
         raise failed[0]
 
@@ -76,11 +127,13 @@ class Ahead(Generic[T]):
         self._nobody_reads = Event()
         self._most = most
         self._thread = Thread(target=self._take, args=(items,), name="nile join", daemon=True)
+        self._cell = _Cell()
 
     @staticmethod
     def start(several: Sequence[Ahead[T]]) -> None:
         """Let the threads begin."""
         for each in several:
+            each._cell.begin()
             each._thread.start()
 
     @staticmethod
@@ -91,6 +144,7 @@ class Ahead(Generic[T]):
         for each in several:
             if each._thread.ident is not None:
                 each._thread.join()
+            each._cell.end()
 
     def next(self) -> T:
         """The next item, waited for.  Raises what taking it raised."""
@@ -104,6 +158,7 @@ class Ahead(Generic[T]):
             if self._nobody_reads.is_set():
                 return
             for item in items:
+                self._cell.tell()
                 while self._queue.qsize() >= self._most and not self._nobody_reads.is_set():
                     time.sleep(_PATIENCE)
                 if self._nobody_reads.is_set():
@@ -111,6 +166,8 @@ class Ahead(Generic[T]):
                 self._queue.put(item)
         except BaseException as error:
             self._queue.put(_Failed(error))
+        finally:
+            self._cell.tell()
 
 
 class _Failed:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from nile.exact.join.threads import cpu_ns
 from nile.preferences.budget import Budget
 
 __all__ = ["Clock", "timed"]
@@ -17,14 +18,15 @@ class Clock:
     """The CPU time of a question since it was asked, but for what lies between `pause` and `resume`: the caller's.
 
     limits: whether `elapsed` is what the budget bounds: CPU time, or, with a deadline, which waits for nobody, time by
-    the clock on the wall.  CPU time is that of the thread which asks and reads.
+    the clock on the wall.  CPU time is that of the thread which asks and reads, and of those that help it to
+    join.
     """
 
     def __init__(
         self,
         budget: Budget | None,
         *,
-        cpu: Callable[[], int] = time.thread_time_ns,
+        cpu: Callable[[], int] = cpu_ns,
         wall: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """cpu, wall: ns."""

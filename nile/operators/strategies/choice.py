@@ -108,7 +108,7 @@ class Choice:
     @property
     def _least(self) -> float:
         """ns of a pass over the input in which anything may be found."""
-        return self.work.reading + self.work.looking + self.work.passing
+        return self.work.reading + self.work.looking + self.work.hashing + self.work.passing
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ Array = np.ndarray[Any, Any]
 _LISTED = 255
 _SURE = 4
 """Tuples that a slot must have been seen with to be a stratum of its own."""
+_SHORT, _LONG = 1 << 12, 1 << 19
+"""Tuples in the window up to which, and tuples from which on, the exact join goes by chains (`nile.exact.join.listed`).
+"""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -60,8 +63,9 @@ class Forecast:
 class Work:
     """What the steps of a run over two streams cost in all, ns, at given prices.
 
-    keys: distinct ones; hashed: the share of the tuples whose key is text; pair, emit: a pair of the exact join, and
-    one written from lists.
+    keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
+    that admits tuples; pair, emit: a pair of the exact join, and one written from lists, of tuples that lie near each
+    other; far: of all tuples besides.
     """
 
     def __init__(self, look: Look, prices: Prices) -> None:
@@ -71,22 +75,32 @@ class Work:
         self.hashed = look.hashed / max(1, self.tuples)
         self._sparse = look.sparse
         self.reading = reading(look.joined.streams, prices)
-        self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.words * look.hashed
+        self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.taken * look.looked_hashed
+        self.hashing = prices.words * look.hashed
         self.passing = prices.look * self.tuples
-        matches = look.pairs / max(1, self.tuples)
-        self.pair, self.emit = prices.pairing(matches), prices.emitting(matches)
+        self._matches = look.pairs / max(1, self.tuples)
+        self.pair = prices.pairing(self._matches, self.hashed)
+        self.emit = prices.emitting(self._matches, self.hashed)
+        self._within = 0.5 * look.closeness * self.tuples
+        self._chained = self._within <= _SHORT and self.tuples >= _LONG
+        self.far = self.farther(1.0)
+
+    def farther(self, share: float) -> float:
+        """A pair besides, of the first such part of both streams."""
+        return self.prices.reaching(self._matches, min(self._within, 0.5 * share * self.tuples))
 
     def exact(self, pairs: float) -> float:
         """The exact answer, read and handed out."""
-        return self.reading + self.joining(self.tuples, self.keys, pairs) + pairs * self.pair
+        joining = self.joining(self.tuples, self.keys, pairs, chained=self._chained)
+        return self.reading + joining + pairs * (self.pair + self.far)
 
     def coding(self, keys: float) -> float:
         """A tuple's key as joins take it, among so many distinct ones."""
         return self.prices.coding(keys, self.hashed, sparse=self._sparse)
 
-    def joining(self, tuples: float, keys: float, pairs: float) -> float:
+    def joining(self, tuples: float, keys: float, pairs: float, *, chained: bool = False) -> float:
         """The exact join of some of the tuples, without their pairs."""
-        each = self.coding(keys) + self.prices.joining(keys, pairs / max(1.0, tuples))
+        each = self.coding(keys) + self.prices.joining(keys, pairs / max(1.0, tuples), chained=chained)
         return tuples * each
 
     def counting(self, tuples: float, keys: float) -> float:
@@ -114,8 +128,8 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     asc = preference == "asc"
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
-    exact = Forecast("exact", counted + wanted * work.emit if asc else whole, wanted, 1.0, "every pair")
-    emit = work.emit
+    emit = work.emit + work.far
+    exact = Forecast("exact", counted + wanted * emit if asc else whole, wanted, 1.0, "every pair")
     if preference == "weighted":
         counted, emit = counted + n * prices.draw, emit + prices.drawn
     few = min(wanted, max(0.0, SPARE * grant - counted) / emit)
@@ -128,7 +142,8 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         "counts", counted + few * emit, few, _share(few, wanted), f"all tuples counted, then {what} written"
     )
     base = work.reading + work.looking
-    left = SPARE * grant - base - work.passing
+    passing = work.hashing + work.passing
+    left = SPARE * grant - base - passing
     if preference == "weighted":
         admission, worth = sampled_keys(look, work, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
@@ -136,7 +151,7 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         admission = best_keys(weighed, work, left, counting=asc)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "rare keys" if asc else "keys with most pairs per tuple"
-    cost = base + work.passing + admission.cost
+    cost = base + passing + admission.cost
     keys = Forecast("keys", cost, admission.pairs, worth, f"{why}; the rest refused unencoded", admission)
     summary = Forecast("summary", base, 0.0, 0.0, "counts by slot alone: how many pairs there are, none of them")
     promise = Forecast(
@@ -150,18 +165,22 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
 
 def _prefix(look: Look, work: Work, base: float, grant: float) -> Forecast:
     """The largest first part of both streams that the grant pays for.  base: ns of what comes before."""
-    tuples, pairs = work.joining(work.tuples, work.keys, look.pairs), look.pairs * work.pair
+    tuples = work.joining(work.tuples, work.keys, look.pairs)
+
+    def pairs(share: float) -> float:
+        return look.pairs_within(share) * look.pairs * (work.pair + work.farther(share))
+
     low, high = 0.0, 1.0
     for _ in range(20):
         share = 0.5 * (low + high)
-        if base + share * tuples + look.pairs_within(share) * pairs <= grant:
+        if base + share * tuples + pairs(share) <= grant:
             low = share
         else:
             high = share
     found = look.pairs_within(low)
     why = f"the first {low:.0%} of both streams joined; the rest refused unencoded"
     none = np.zeros(0, np.uint8)
-    first = Admission(none, np.array([low]), np.ones(1), np.ones(1), low * tuples + found * pairs, found * look.pairs)
+    first = Admission(none, np.array([low]), np.ones(1), np.ones(1), low * tuples + pairs(low), found * look.pairs)
     return Forecast("prefix", base + first.cost, first.pairs, found, why, first)
 
 

@@ -121,17 +121,24 @@ class StrategyJoin:
     @property
     def _pair(self) -> float:
         """ns that an output costs."""
+        way, prices, far = self.choice.way, self.prices, 0.0
         if self.choice.has_looked:
-            pair, emit = self.choice.work.pair, self.choice.work.emit
+            work = self.choice.work
+            pair, emit = work.pair, work.emit
+            if way == "prefix":
+                assert self.choice.forecast.admission is not None
+                far = work.farther(float(self.choice.forecast.admission.level[0]))
+            elif way != "keys":
+                far = work.far
         else:
-            pair, emit = self.prices.pairing(_USUAL), self.prices.emitting(_USUAL)
+            pair, emit = prices.pairing(_USUAL), prices.emitting(_USUAL)
         if self.plan.preference == "desc":
-            if self.choice.way in ("exact", "prefix"):
-                return pair
-            return pair + self.prices.chosen if self.choice.way == "keys" else emit
+            if way in ("exact", "prefix"):
+                return pair + far
+            return pair + prices.chosen if way == "keys" else emit + far
         if self.plan.preference == "weighted":
-            return pair if self.choice.way == "exact" else emit + self.prices.drawn
-        return emit
+            return pair + far if way == "exact" else emit + far + prices.drawn
+        return emit + far
 
     def _exact(self) -> Iterator[Outputs]:
         if self.plan.preference == "asc":
@@ -183,7 +190,8 @@ class StrategyJoin:
     def _round(self, admission: Admission) -> Iterator[Outputs]:
         """What a pass over both streams takes in, joined."""
         came = self.choice.look.admitted(admission.stratum, admission.level, (admission.left, admission.right))
-        self._spend("admit", self.choice.work.passing)
+        first = not self._came[0]
+        self._spend("admit", self.choice.work.passing + first * self.choice.work.hashing)
         self._spend("copy", (self.prices.copy + self.choice.work.hashed * self.prices.text) * len(came))
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
