@@ -18,6 +18,7 @@ from nile.engine.database import Database
 from nile.exact.join.chain import encode, window_codes
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
+from nile.exact.join.shared import in_all
 from nile.operators.inputs.joining import Joinable, load_stream
 from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.forecast import Admission, Work, best_keys
@@ -64,6 +65,8 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in text]) / _TUPLES
     found["encode"] = _curve(_DISTINCT, lambda keys: _keys(_wide(keys), keys, text=True), _encoded)
     found["dense"] = _curve(_DISTINCT, lambda keys: _spread(_wide(keys), keys), dense_codes)
+    far_apart = [column + side for side, column in enumerate(_spread(_TUPLES, 1 << 20))]
+    found["sift"] = _ns(lambda: in_all(far_apart, 1 << 62)) / tuples
     say("joining and counting, by the number of keys")
     found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
     found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)

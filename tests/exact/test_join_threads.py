@@ -237,5 +237,25 @@ def test_what_threads_spend_for_another_is_counted_on_that_one_once() -> None:
     assert _ended()
 
 
+def test_a_thread_on_which_the_collector_ends_its_own_join_ends_too() -> None:
+    ahead: list[Ahead[int]] = []
+    raised: list[BaseException] = []
+
+    def pieces() -> Iterator[int]:
+        yield 1
+        try:
+            Ahead.stop(ahead)
+        except BaseException as error:
+            raised.append(error)
+        yield 2
+
+    ahead.append(Ahead(pieces(), 8))
+    Ahead.start(ahead)
+    assert ahead[0].next() == 1
+    ahead[0]._thread.join(10)
+    assert raised == []
+    assert _ended()
+
+
 def _fails() -> None:
     raise ValueError("one that fails")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from queue import SimpleQueue
-from threading import Event, Thread, local
+from threading import Event, Thread, current_thread, local
 from typing import Generic, TypeVar
 
 __all__ = ["Ahead", "cores", "cpu_ns", "pieces_of", "together", "useful"]
@@ -138,11 +138,14 @@ class Ahead(Generic[T]):
 
     @staticmethod
     def stop(several: Sequence[Ahead[T]]) -> None:
-        """Let the threads end, each once it is done with the item that it is at."""
+        """Let the threads end, each once it is done with the item that it is at.
+
+        The collector of garbage may end a join on one of its own threads, which cannot wait for itself.
+        """
         for each in several:
             each._nobody_reads.set()
         for each in several:
-            if each._thread.ident is not None:
+            if each._thread.ident is not None and each._thread is not current_thread():
                 each._thread.join()
             each._cell.end()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ _SURE = 4
 _SHORT, _LONG = 1 << 12, 1 << 19
 """Tuples in the window up to which, and tuples from which on, the exact join goes by chains (`nile.exact.join.listed`).
 """
+_MANY = 0.8
+"""Of the tuples with partners, from which on none is sifted out (`nile.exact.join.shared`)."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -70,7 +73,7 @@ class Work:
 
     def __init__(self, look: Look, prices: Prices) -> None:
         self.prices = prices
-        self.keys = look.keys
+        self.keys = look.distinct
         self.tuples = sum(look.tuples)
         self.hashed = look.hashed / max(1, self.tuples)
         self._sparse = look.sparse
@@ -84,6 +87,8 @@ class Work:
         self._within = 0.5 * look.closeness * self.tuples
         self._chained = self._within <= _SHORT and self.tuples >= _LONG
         self.far = self.farther(1.0)
+        # Of keys that come as in a Poisson process, tuples whose key the other stream has, at any time.
+        self._paired = max(1e-3, 1.0 - exp(-2.0 * self._matches / look.closeness))
 
     def farther(self, share: float) -> float:
         """A pair besides, of the first such part of both streams."""
@@ -91,7 +96,9 @@ class Work:
 
     def exact(self, pairs: float) -> float:
         """The exact answer, read and handed out."""
-        joining = self.joining(self.tuples, self.keys, pairs, chained=self._chained)
+        joining, paired = self.joining(self.tuples, self.keys, pairs, chained=self._chained), self._paired
+        if paired < _MANY and not self._chained:
+            joining = self.tuples * self.prices.sift + paired * self.joining(self.tuples, self.keys, pairs / paired)
         return self.reading + joining + pairs * (self.pair + self.far)
 
     def coding(self, keys: float) -> float:
@@ -131,7 +138,7 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     emit = work.emit + work.far
     exact = Forecast("exact", counted + wanted * emit if asc else whole, wanted, 1.0, "every pair")
     if preference == "weighted":
-        counted, emit = counted + n * prices.draw, emit + prices.drawn
+        counted, emit = counted + prices.solve + n * prices.draw, emit + prices.drawn
     few = min(wanted, max(0.0, SPARE * grant - counted) / emit)
     what = {
         "asc": "outliers alone",
@@ -141,7 +148,7 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     counts = Forecast(
         "counts", counted + few * emit, few, _share(few, wanted), f"all tuples counted, then {what} written"
     )
-    base = work.reading + work.looking
+    base = work.reading + work.looking + (prices.solve if preference == "weighted" else 0.0)
     passing = work.hashing + work.passing
     left = SPARE * grant - base - passing
     if preference == "weighted":

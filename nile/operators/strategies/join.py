@@ -102,7 +102,8 @@ class StrategyJoin:
         way = self.choice.way
         self._spend("read", reading(self._joined.streams, self.prices))
         if not self.choice.is_named or way in ("keys", "prefix", "summary"):
-            self._spend("look", self.choice.work.looking)
+            solving = self.plan.preference == "weighted" and way != "summary"
+            self._spend("look", self.choice.work.looking + solving * self.prices.solve)
         ways = {"exact": self._exact, "counts": self._counts, "keys": self._keys, "prefix": self._prefix}
         for part in ways[way]() if way in ways else ():
             room = self._most - self._outputs

@@ -33,15 +33,16 @@ class Prices:
     from such a file; words, hashing a key of text, and taken, of the few that are looked at; seen, counted by the slot
     of its key; look, admitted or refused; copy, of one that came in, text a key of text besides; code, a number as the
     joins take it; encode, a key of text instead, and dense, numbers far apart besides, by how many distinct ones there
-    are; join, the exact join, by distinct keys, chain, of many tuples in a short window, and branch where an arrival
-    may or may not find a partner; count, its range of matches and its place in its key's list, by distinct keys;
-    promise, queues of promising regions.
+    are; sift, told by its key whether it may have partners; join, the exact join, by distinct keys, chain, of many
+    tuples in a short window, and branch where an arrival may or may not find a partner; count, its range of matches and
+    its place in its key's list, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
     Per pair, columns handed out, by how many a tuple has: pair, of the exact join, and, of tuples that came in,
     chosen; emit, written from lists in any order, and, of a sample, drawn; named, besides where the key is text; far,
     besides, by how many tuples lie in the window, over the root of how many pairs an arrival has.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
-    Per run: begin, what none takes less than; start, granted beside every fraction.
+    Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
+    fraction.
     """
 
     table: float = 0.2
@@ -60,6 +61,7 @@ class Prices:
     encode: Curve = ((10.0, 20.0), (14.0, 30.0), (17.0, 38.0), (20.0, 85.0))
     dense: Curve = ((10.0, 2.5), (14.0, 5.0), (17.0, 12.0), (20.0, 29.0))
     join: Curve = ((8.0, 12.8), (14.0, 14.3), (17.0, 21.0), (20.0, 40.0))
+    sift: float = 3.0
     chain: float = 6.5
     branch: float = 11.0
     count: Curve = ((8.0, 15.3), (14.0, 17.5), (17.0, 26.0), (20.0, 50.0))
@@ -73,6 +75,7 @@ class Prices:
     drawn: float = 12.0
     tell: float = 5.0
     begin: float = 1.8e6
+    solve: float = 3.0e6
     start: float = 1.2e7
 
     def reading(self, source: str, hashed: bool) -> float:
