@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -236,7 +237,8 @@ class StrategyJoin:
             drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
             self._spend("draw", drawing * counted.side.shape[0])
         ns = WHOLE if self.choice.way == "exact" else max(0.0, self._left)
-        room = int(min(float(self._most - self._outputs), ns / self._pair))
+        paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were
+        room = int(min(float(self._most - self._outputs), paid))
         if self.plan.preference != "weighted":
             asc = self.plan.preference == "asc"
             arrivals = counted.outliers(self.plan.outlier_cap) if asc else counted.most()
