@@ -13,7 +13,7 @@ __all__ = ["calibrate"]
 @click.command()
 @click.option("--show", is_flag=True, help="Print the prices in use and measure nothing.")
 def calibrate(show: bool) -> None:
-    """Measure the cost of each step of an approximate join on this machine, and keep it for budgets (twenty seconds).
+    """Measure the cost of each step of an approximate join on this machine, and keep it for budgets (25 seconds).
 
     Without it the prices that Nile ships are scaled by this machine's pace, which the first query measures in passing.
     """

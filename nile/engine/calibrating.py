@@ -45,7 +45,7 @@ _NAMED, _WITHIN, _PARTNERS = (0, 1, 3, 6), (13, 14, 16, 17, 18, 20), 8
 
 
 def calibrated(say: Callable[[str], None]) -> Prices:
-    """The prices of this machine: of each step the best of five turns, by CPU time of all threads.  Some 20 s.
+    """The prices of this machine: of each step the best of five turns, by CPU time of all threads.  Some 25 s.
 
     say: is told each step before it is measured.
     """
