@@ -76,7 +76,7 @@ class Work:
         self.keys = look.distinct
         self.tuples = sum(look.tuples)
         self.hashed = look.hashed / max(1, self.tuples)
-        self._sparse = look.sparse
+        self._look = look
         self.reading = reading(look.joined.streams, prices)
         self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.taken * look.looked_hashed
         self.hashing = prices.words * look.hashed
@@ -101,24 +101,24 @@ class Work:
             joining = self.tuples * self.prices.sift + paired * self.joining(self.tuples, self.keys, pairs / paired)
         return self.reading + joining + pairs * (self.pair + self.far)
 
-    def coding(self, keys: float) -> float:
-        """A tuple's key as joins take it, among so many distinct ones."""
-        return self.prices.coding(keys, self.hashed, sparse=self._sparse)
+    def coding(self, keys: float, tuples: float) -> float:
+        """The key of one of so many tuples as joins take it, among so many distinct ones."""
+        return self.prices.coding(keys, self.hashed, sparse=self._look.is_sparse(tuples))
 
     def joining(self, tuples: float, keys: float, pairs: float, *, chained: bool = False) -> float:
         """The exact join of some of the tuples, without their pairs."""
-        each = self.coding(keys) + self.prices.joining(keys, pairs / max(1.0, tuples), chained=chained)
+        each = self.coding(keys, tuples) + self.prices.joining(keys, pairs / max(1.0, tuples), chained=chained)
         return tuples * each
 
     def counting(self, tuples: float, keys: float) -> float:
         """Some of the tuples counted and listed."""
-        return tuples * (self.coding(keys) + self.prices.counting(keys))
+        return tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
 
     def taking(self, share: float, *, counting: bool) -> float:
         """A tuple that came in, where a share of the keys does: copied, and joined or counted."""
         prices, keys = self.prices, max(1.0, share * self.keys)
         step = prices.counting(keys) if counting else prices.joining(keys, 0.5)
-        return prices.copy + self.hashed * prices.text + self.coding(keys) + step
+        return prices.copy + self.hashed * prices.text + self.coding(keys, share * self.tuples) + step
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:

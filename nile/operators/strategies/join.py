@@ -225,7 +225,7 @@ class StrategyJoin:
 
     def _counted(self, exact: ExactJoin, tuples: int, places: tuple[Array, Array] | None = None) -> CountedJoin:
         counted = CountedJoin(exact, places, standing=self.plan.preference == "asc")
-        coding = self.choice.work.coding(exact.keys) if self.choice.has_looked else self.prices.code
+        coding = self.choice.work.coding(exact.keys, tuples) if self.choice.has_looked else self.prices.code
         each = coding + self.prices.counting(exact.keys)
         self._spend("count", tuples * each)
         self._bytes = max(self._bytes, counted.nbytes)

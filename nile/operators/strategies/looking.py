@@ -36,7 +36,7 @@ _SCATTER = 4.0
 class Look:
     """Counts by slot.  seen: int32 [2, slots], tuples.
 
-    sparse: whether keys are numbers too far apart to be their own codes; every: of each stream, one tuple in so
+    every: of each stream, one tuple in so
     many was looked at; the same for every budget, so that a larger one ranks slots alike.  hashed: tuples whose key
     is text, looked_hashed: of those looked at.  Cost: 5 ns a tuple looked at, 60 with keys of text.
     """
@@ -62,8 +62,7 @@ class Look:
             if words.shape[0]:
                 ends.append((int(words.min()), int(words.max())))
         self.hashed = sum(n for n, one in zip(self.tuples, streams, strict=True) if is_hashed(one.key.type))
-        span = max((high for _, high in ends), default=0) - min((low for low, _ in ends), default=0)
-        self.sparse = span > _DENSE * sum(self.tuples)
+        self._span = max((high for _, high in ends), default=0) - min((low for low, _ in ends), default=0)
         looked = [-(-n // every) for n, every in zip(self.tuples, self.every, strict=True)]
         self.looked = sum(looked)
         self.looked_hashed = sum(m for m, one in zip(looked, streams, strict=True) if is_hashed(one.key.type))
@@ -90,6 +89,10 @@ class Look:
     def words(self) -> tuple[Array, ...]:
         """Of the key of each tuple of either stream int64 [n], equal where keys are.  Text is hashed for them once."""
         return tuple(words for words, _ in self._keyed)
+
+    def is_sparse(self, tuples: float) -> bool:
+        """Whether keys are numbers too far apart to be the codes of so many tuples themselves."""
+        return self._span > _DENSE * tuples
 
     @cached_property
     def closeness(self) -> float:
