@@ -98,7 +98,7 @@ class Work:
         """The exact answer, read and handed out."""
         joining, paired = self.joining(self.tuples, self.keys, pairs, chained=self._chained), self._paired
         if paired < _MANY and not self._chained:
-            joining = self.tuples * self.prices.sift + paired * self.joining(self.tuples, self.keys, pairs / paired)
+            joining = self.tuples * self.prices.sift + self.joining(paired * self.tuples, paired * self.keys, pairs)
         return self.reading + joining + pairs * (self.pair + self.far)
 
     def coding(self, keys: float, tuples: float) -> float:
