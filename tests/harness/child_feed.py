@@ -64,6 +64,8 @@ def read(path: str, kind: str, address: str, outputs: str = "") -> None:
             with db._live.lock:  # the query sees the first row, too
                 db.sql(f"CREATE STREAM readings FROM {USING.get(kind, kind)} '{address}' {form}")
                 db.subscribe(QUERIES.get(kind, "SELECT n FROM readings WHERE n % 1000 = 0"), name="thousands")
+        while db.sql("SELECT state FROM nile_sources WHERE name = 'readings'").fetchall() != [("open",)]:
+            time.sleep(0.01)  # from then on a server keeps what comes for it
         query, total = db.subscription("thousands"), db.accounting("readings").applied
         say(total)
         while True:

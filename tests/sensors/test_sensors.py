@@ -455,7 +455,10 @@ class Spectra(Recorded):
         (f"(ts INT, {DEFAULT[8:]} USING '{__name__}:Finite')", "got 'ts' twice"),
         (f"({DEFAULT} USING '{__name__}:Finite') LATENESS '1 s' LATENESS '2 s'", "needed LATENESS once"),
         (f"({DEFAULT} USING '{__name__}:Finite') BUFFER 100", "needed 65.5 kB to"),
-        (f"({DEFAULT} USING '{__name__}:Finite') WHERE id = 1", "FROM source, LATENESS d, BUFFER size or the end"),
+        (
+            f"({DEFAULT} USING '{__name__}:Finite') WHERE id = 1",
+            "FROM source, LATENESS d, IDLE d, BUFFER size or the end",
+        ),
     ],
 )
 def test_bad_declarations_say_what_is_needed(text: str, message: str) -> None:
@@ -484,7 +487,7 @@ def test_bad_rows_say_what_is_needed() -> None:
     [
         "CREATE SENSORS d (id INT, v STREAM(a DOUBLE, b INT[]) USING 'm:C')",
         'CREATE OR REPLACE SENSORS "d e" ("group" TEXT, v STREAM("a b" BLOB) USING \'C\') LATENESS \'2 s\'',
-        "CREATE SENSORS d (v STREAM(a LIST<LIST<INT>>) USING 'C') LATENESS 60 BUFFER '1 MB' FROM rows",
+        "CREATE SENSORS d (v STREAM(a LIST<LIST<INT>>) USING 'C') LATENESS 60 IDLE '5 s' BUFFER '1 MB' FROM rows",
     ],
 )
 def test_the_statement_written_out_reads_the_same(text: str) -> None:
