@@ -92,7 +92,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self._found = KeptOutputs(
             timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
             self._once_more, self._sizes,
-            self._sample if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
+            self._counted if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
         )  # fmt: skip
@@ -263,6 +263,10 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     def _sample(self, parts: list[Out]) -> KeySample:
         """The sample of keys that outputs of a weighted run are."""
 
+    def _counted(self, parts: list[Out]) -> tuple[KeySample, Array]:
+        """`_sample`, and how many outputs each of its rows stands for: int64 [n]."""
+        return self._sample(parts), np.concatenate([np.zeros(0, np.int64), *map(self._sizes, parts)])
+
     @abstractmethod
     def _under(self, plan: JoinPlan) -> Self:
         """The same streams under another plan."""
@@ -293,7 +297,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         if plan.is_exact or plan.method != "nile" or plan.preference != "weighted":
             return None
         sample = self.key_sample()
-        if plan.output == "ranges" and sample.drops_keys:
+        if plan.output == "ranges" and sample.drops_keys and not sample.coins:
             # A record's outputs are drawn together: as if nothing were drawn but keys, which is wider.
             return replace(sample, level=1.0 / sample.weight)
         return sample

@@ -27,7 +27,8 @@ class KeptOutputs(Generic[Out]):
 
     again: the outputs of a run that finds the same; repeats: whether there is one, else a share of the machine's memory
     is kept and `again` says why that was not enough.  sizes: how many single outputs each of a batch stands for;
-    sample: the sample of keys that batches are, None where they are none; width: bytes of one.
+    sample: the sample of keys that batches are and how many single outputs each of its rows stands for, None where they
+    are none; width: bytes of one.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class KeptOutputs(Generic[Out]):
         running: Iterator[Out],
         again: Callable[[], Iterator[Out]],
         sizes: Callable[[Out], Array],
-        sample: Callable[[list[Out]], KeySample] | None,
+        sample: Callable[[list[Out]], tuple[KeySample, Array]] | None,
         *,
         width: int,
         repeats: bool,
@@ -97,7 +98,7 @@ class KeptOutputs(Generic[Out]):
         self.rows += len(part)
         self.outputs += int(sizes.sum())
         if self._totals is not None and self._sample is not None:
-            self._totals.add(self._sample([part]), sizes)
+            self._totals.add(*self._sample([part]))
         if not whole:
             return
         self._kept.append(part)
@@ -105,13 +106,13 @@ class KeptOutputs(Generic[Out]):
             if self._sample is not None:
                 self._totals = KeyTotals()
                 for each in self._kept:
-                    self._totals.add(self._sample([each]), self._sizes(each))
+                    self._totals.add(*self._sample([each]))
             self._kept = []
 
     def count(self) -> Estimate:
         """How many single outputs the whole answer has, of the sample that a finished run found."""
         assert self._sample is not None
         if self._totals is not None:
-            return self._totals.count(self._sample([]).unseen, _CONFIDENCE)
-        sizes = np.concatenate([np.zeros(0, np.int64), *map(self._sizes, self._kept)])
-        return self._sample(self._kept).count(sizes, _CONFIDENCE)
+            return self._totals.count(self._sample([])[0].unseen, _CONFIDENCE)
+        sample, sizes = self._sample(self._kept)
+        return sample.count(sizes, _CONFIDENCE)

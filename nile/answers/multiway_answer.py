@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,7 @@ else:
 __all__ = ["MultiwayAnswer"]
 
 Array = np.ndarray[Any, Any]
+_TOLD_APART = 1 << 22  # combinations behind records
 
 
 class MultiwayAnswer(JoinOutputs[Combinations]):
@@ -58,6 +61,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         """standing: the operator and its outputs, where several standing queries run together."""
         self.joined = joined
         self._summaries = summaries
+        self._untold = 0.0  # what records that were not told apart may hide
         running: Iterator[Combinations] | MeteredRun[Combinations]
         self._join: MultiwayJoin | ExactCombinations
         if standing is not None:
@@ -162,6 +166,16 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             return combination_sample(self._join, parts)
         every = self.members()
         return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
+
+    def _counted(self, parts: list[Combinations]) -> tuple[KeySample, Array]:
+        """Records whose tuples have coins of their own are told apart, as long as they are few; else it is unknown."""
+        if self.plan.output == "pairs" or not isinstance(self._join, MultiwayJoin) or not self._join.followed:
+            return super()._counted(parts)
+        if sum(float(self._sizes(part).sum()) for part in parts) > _TOLD_APART:
+            self._untold = math.inf
+            parts = []
+        sample = self._sample([self._join.expand(part) for part in parts])
+        return replace(sample, unseen=sample.unseen + self._untold), np.ones(sample.weight.shape[0], np.int64)
 
     @property
     def _range_schema(self) -> pa.Schema:

@@ -110,7 +110,7 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     whole = join.state.whole
-    if not join.followed and whole[st.APPLIED] < whole[st.ARRIVED]:
+    if (not join.followed or join.plan.output == "ranges") and whole[st.APPLIED] < whole[st.ARRIVED]:
         unseen = math.inf  # tuples that waited for credit when the input ended stand in no weight
     if is_timed(join.plan):
         unseen += _not_stood_for(join, weight, np.where(came_in, admissions * coins, math.inf))

@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from nile.operators.join.follower import is_followed
+from nile.operators.join.follower import draws_ranges, is_followed
 from nile.operators.join.join import JoinInput
 from nile.operators.join.sampler import is_sampled
 from nile.operators.multiway.multiway import MultiwayInput
@@ -112,7 +112,8 @@ def reached(query: StandingJoin | OwnJoin, place_of: Sequence[Array]) -> Array:
 
 def draws(query: StandingJoin | OwnJoin) -> bool:
     """Whether it draws a sample at rates of its own."""
-    return is_followed(query.plan) if isinstance(query, OwnJoin) else is_sampled(query.plan)
+    plan = query.plan
+    return (is_followed(plan) or draws_ranges(plan)) if isinstance(query, OwnJoin) else is_sampled(plan)
 
 
 def lent_to(query: StandingJoin | OwnJoin, streams: Sequence[StreamInput]) -> tuple[Side, ...] | None:

@@ -19,7 +19,7 @@ else:
     follow_kernels = lazy("nile.operators.join.follow_kernels")
     sample_kernels = lazy("nile.operators.join.sample_kernels")
 
-__all__ = ["Follower", "expect", "is_followed", "is_timed"]
+__all__ = ["Follower", "draws_ranges", "expect", "is_followed", "is_timed"]
 
 Array = np.ndarray[Any, Any]
 _OUTPUTS = 16.0  # outputs
@@ -28,10 +28,18 @@ _FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
 
 def is_followed(plan: JoinPlan) -> bool:
     """Whether a live plan asks for pairs drawn at rates that follow grants, of which a fraction's alone tell much."""
+    return plan.output == "pairs" and _follows(plan)
+
+
+def draws_ranges(plan: JoinPlan) -> bool:
+    """Whether a plan over finite streams asks for a sample of range records, whose tuples all have one probability."""
+    return plan.output == "ranges" and plan.method == "nile" and not plan.pace.is_replay and _follows(plan)
+
+
+def _follows(plan: JoinPlan) -> bool:
     return (
         plan.preference == "weighted"
         and plan.budget.unit == "fraction"
-        and plan.output == "pairs"
         and not plan.is_exact
         and not plan.spec.forgetting
     )

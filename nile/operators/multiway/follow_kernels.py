@@ -73,6 +73,15 @@ def _drawn(rate: float, n: int, st: State) -> float:
     return np.float64(ticks)
 
 
+@inlined
+def _enter_whole(s: Side, a: int, n: int, st: State) -> None:
+    """The n combinations that a tuple completes are the entry in progress."""
+    enter(a, time_of(s, a), js.RESOLVED, n, st)
+    for k in range(st.entry.shape[0]):
+        st.entry[k, 0] = st.cut[1, k]
+        st.entry[k, 1] = st.cut[0, k]
+
+
 @part
 def _draw(s: Side, a: int, n: int, rate: float, st: State) -> None:
     """Draw among the n combinations that a tuple completes, at even distances from a place of luck: the new entry."""
@@ -81,10 +90,7 @@ def _draw(s: Side, a: int, n: int, rate: float, st: State) -> None:
     if draws == 0.0:
         return
     st.draws[ms.DRAWN] += draws
-    enter(a, time_of(s, a), js.RESOLVED, n, st)
-    for k in range(st.entry.shape[0]):
-        st.entry[k, 0] = st.cut[1, k]
-        st.entry[k, 1] = st.cut[0, k]
+    _enter_whole(s, a, n, st)
     apart = n / draws
     st.real[js.ENTRY_GAP] = unit(U8(a), st.setting[js.SALT] + 5) * apart if draws < n else 0.0
     st.real[js.ENTRY_STEP] = apart
@@ -105,7 +111,11 @@ def _take_in(s: Side, lent: Grids, hashes: Array, a: int, rate: float, in_hand: 
         st.whole[js.PRUNED] += 1
         return
     total = look_up(s, a, s.zone[ga.KEPT_FROM], False, st)
-    if total > 0:
+    if total > 0 and st.setting[js.RANGES]:
+        _enter_whole(s, a, total, st)
+        level, kept, _ = _rates(st)
+        st.real[js.ENTRY_WEIGHT] = 1.0 / (level * kept ** st.entry.shape[0])
+    elif total > 0:
         left = in_hand - (before - st.real[js.CREDIT])
         st.real[js.RATE] = affordable(rate, left, output_price(st) * np.float64(total))
         _draw(s, a, total, st.real[js.RATE], st)
@@ -120,6 +130,10 @@ def _look(hashes: Array, a: int, code: int, st: State) -> bool:
     if code < 0 or unit(hashes[code // n], salt) >= st.admissions[at]:
         return False
     _, kept, rate = _rates(st)
+    if st.setting[js.RANGES]:  # the combinations of a record have one weight: nothing moves what was planned
+        if unit(U8(a), salt + 4) < kept:
+            st.coins[at] = kept
+        return st.coins[at] > 0.0  # type: ignore[no-any-return]
     coins, factor = factors_of(_in_hand(st), st.real[js.ENTRANCE], st)
     kept = min(1.0, coins * kept)
     st.real[js.RATE] = factor * rate

@@ -11,7 +11,7 @@ import numpy as np
 from nile.operators.common.example import example_keys, example_plan, example_times
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
-from nile.operators.join.follower import expect, is_followed, is_timed
+from nile.operators.join.follower import draws_ranges, expect, is_followed, is_timed
 from nile.operators.multiway import state as ms
 from nile.operators.multiway.data import MultiwayInput
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
@@ -81,9 +81,10 @@ class MultiwayJoin:
         self._plain = plan.is_exact or plan.method == "hash-drop"
         self.store = TupleStore(plan.spec if lent is None else replace(plan.spec, structure="T1"))
         self._lent = lent
-        self.followed = (is_followed(plan) or (is_timed(plan) and plan.output == "pairs")) and not self._plain
-        sketched = plan.guide == "countsketch" and not self._plain and lent is None
         n = data.ts.shape[0]
+        ranged = draws_ranges(plan) and n > 0 and data.costs is not None
+        self.followed = (is_followed(plan) or ranged or (is_timed(plan) and plan.output == "pairs")) and not self._plain
+        sketched = plan.guide == "countsketch" and not (self._plain or ranged) and lent is None
         self.state = initial_state(
             plan, self.store, sketched=sketched, streams=data.streams, keys=data.hashes.shape[0], arrivals=n,
             conditioned=data.test is not None, lent=lent, followed=self.followed,
@@ -106,8 +107,7 @@ class MultiwayJoin:
 
     def draw(self, granted: float) -> None:
         """Draw at rates planned for so much, in hundredths of a unit.  Before any input."""
-        sketched = self.plan.guide == "countsketch" and self._lent is None
-        self.state = plan_rates(self.state, self.data, self.costs, granted, self._lent, sketched=sketched)
+        self.state = plan_rates(self.state, self.data, self.costs, granted, self._lent, self.plan.window)
 
     def run(self) -> Iterator[Combinations]:
         """All outputs, in the order they are found, in batches of up to 65,536."""
