@@ -52,7 +52,7 @@ def test_the_mean_total_of_range_records_is_the_truth(keys: int, guide: str, bud
     streams = _streams(keys)
     exact = brute_force(streams, WINDOW * SECOND)
     truth, known = len(exact), set(exact)
-    totals, held, claimed = np.zeros(150), 0, 0
+    totals, held, claimed = np.zeros(80), 0, 0
     with nile.connect() as db:
         for stream in streams:
             db.register(stream.name, _table(stream), time="t")
