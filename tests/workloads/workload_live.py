@@ -95,7 +95,7 @@ def as_tuples_come() -> Iterator[None]:
     """Joins run by the method of those that run as tuples come, though their input is there whole.
 
     Weighted pairs over whole streams are sampled at rates planned from all of the input, which a live join has not; of
-    n streams, at rates that begin with the mean of all of it.
+    n streams, at rates that begin with the mean of all of it, or that stay as planned (ranges).
     """
 
     def made(plan: JoinPlan, data: JoinInput, state: State, *_: object) -> Follower:
@@ -112,6 +112,7 @@ def as_tuples_come() -> Iterator[None]:
     with (
         patch(f"{where}.is_sampled", is_followed), patch(f"{where}.Sampler", made),
         patch("nile.operators.multiway.multiway.expect", unaware),
+        patch("nile.operators.multiway.multiway.draws_ranges", lambda _: False),
         patch("nile.operators.multiway.multiway.plan_rates", lambda state, *_, **__: state),
     ):  # fmt: skip
         yield
