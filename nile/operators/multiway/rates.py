@@ -148,8 +148,8 @@ def plan_rates(
         asked = (data.key[some], data.stream[some], data.ts[some])
         taking += float(follow_kernels.price_of_asking(lent, data.hashes, *asked, state))
     if state.setting[js.RANGES]:
-        known, keys = data.key >= 0, data.hashes.shape[0]
-        place = data.key[known].astype(np.int64) * data.streams + data.stream[known]
+        keyed, keys = np.flatnonzero(data.key >= 0), data.hashes.shape[0]
+        place = data.key[keyed].astype(np.int64) * data.streams + data.stream[keyed]
         counts = np.bincount(place, minlength=keys * data.streams).reshape(keys, data.streams).astype(np.float64)
         span = float(data.ts[-1] - data.ts[0])
         reach = 0.5 if window is None or window > 0.5 * span else window / span
