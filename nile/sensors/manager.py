@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import Any
 
+from nile.base.interrupts import INTERRUPTS
 from nile.sensors.awaiting import Awaiter
 from nile.sensors.intake import ENDED, Intake
 from nile.sensors.polling import NAME, Poller
@@ -21,6 +22,10 @@ __all__ = ["SensorManager"]
 
 _PATIENCE = 5.0
 """Seconds that closing a query waits for its sources to be closed; those that hang are closed later."""
+_BEGUN = 0.2
+"""Seconds after which who waits for a query to begin looks whether there is a thread that begins it."""
+_PIECE = 0.05
+"""Seconds for which Ctrl-C waits while somebody waits."""
 _PARTS = 5
 """Entries of what has arrived for each value."""
 
@@ -63,19 +68,22 @@ class SensorManager:
             begun.set()
 
         self._poller.note(attach)
-        while not begun.wait(0.2):
+        while not _waited(begun, _BEGUN):
             self._poller.start()
 
     def close(self, scan: Scan) -> None:
         """Let go of a query's sources; those that nobody else reads are closed when it returns, unless they hang."""
-        scan.queue.close()
-        self._poller.note(lambda: self._detach(scan))
+        with INTERRUPTS:
+            scan.queue.close()
+            self._poller.note(lambda: self._detach(scan))
+            if not self._poller.running:  # then it reads nothing, and what is noted of it begins nothing
+                scan.closed.set()
         if threading.current_thread().name.startswith(NAME):
             return  # the garbage collector runs anywhere
         until = time.monotonic() + _PATIENCE
-        if scan.closed.wait(_PATIENCE):
+        if _waited(scan.closed, _PATIENCE):
             for port in scan.left:
-                port.closed.wait(max(0.0, until - time.monotonic()))
+                _waited(port.closed, until - time.monotonic())
 
     # --- what the thread that polls does beside (`Work`) ----------------------------------------------------------
 
@@ -219,3 +227,19 @@ class SensorManager:
         """At the end of the process: every source is closed."""
         for scan in list(self._scans):
             self.close(scan)
+
+
+def _waited(event: threading.Event, seconds: float) -> bool:
+    """Whether an event came within these seconds.
+
+    In pieces in which no signal's handler runs: what one raises between the taking of an event's lock and the block
+    that gives it back would leave it taken, and who sets the event would wait forever.
+    """
+    until = time.monotonic() + seconds
+    while not event.is_set():
+        left = until - time.monotonic()
+        if left <= 0.0:
+            return False
+        with INTERRUPTS:
+            event.wait(min(left, _PIECE))
+    return True

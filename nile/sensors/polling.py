@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from nile.base.interrupts import INTERRUPTS
 from nile.sensors.due import Due
 from nile.sensors.port import PAUSE, Port
 
@@ -109,7 +110,7 @@ class Poller:
 
     def start(self) -> None:
         """Make threads, where there are none."""
-        with self._starting:
+        with INTERRUPTS, self._starting:  # a turn without its thread would have all who come wait forever
             if self._turn is not None:
                 return
             self._selector = selectors.DefaultSelector()

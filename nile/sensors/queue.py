@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
+from nile.base.interrupts import INTERRUPTS
 from nile.base.sizes import format_size
 from nile.base.spill import Spill, temporary_file
 from nile.summaries.heavy import pa
@@ -111,9 +112,12 @@ class Queue:
             self._news.notify_all()
 
     def take(self, seconds: float) -> pa.RecordBatch | None:
-        """The next rows, waited for so long; None: there are none yet, or `ended`.  Raises EnvelopeError, OSError."""
+        """The next rows, waited for so long; None: there are none yet, or `ended`.  Raises EnvelopeError, OSError.
+
+        Ctrl-C waits as long: it must not come between the taking of the lock and the block that gives it back.
+        """
         until = time.monotonic() + seconds
-        with self._news:
+        with INTERRUPTS, self._news:
             while not self._out:
                 if self._error is not None:
                     raise self._error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,10 @@ __all__ = ["SensorsSource"]
 
 _GATHER = 0.055
 """Seconds of gathering rows for a reader: from 50 ms on, what there is is given on at once, not in full batches."""
+
+
+class _Held:
+    """What a reading holds while it goes on, and nobody else does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,13 @@ class SensorsSource:
     def read(self, scan: Scan, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """As `batches`, by a reading that somebody else may end."""
         check_columns(self.schema, columns, where=self.name)
-        self.manager.open(scan)
+        held = _Held()
+        # Ctrl-C may come anywhere, before `try` and in `finally` too: then the reading ends with this frame.
+        left = weakref.finalize(held, self.manager.close, scan)
+        left.atexit = False
         start = 1
         try:
+            self.manager.open(scan)
             for batch in _gathered(scan, rows):
                 for at in range(0, max(batch.num_rows, 1), rows):
                     piece = self._with_static(batch.slice(at, rows), columns)
@@ -101,6 +110,7 @@ class SensorsSource:
                 )
         finally:
             self.manager.close(scan)
+            left.detach()
 
     def _static_part(self, condition: Node | None) -> Node | None:
         known = set(self.static)

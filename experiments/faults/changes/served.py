@@ -5,7 +5,6 @@ Only the checkpoint that a server writes at its end makes rows durable here, so 
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import subprocess
@@ -77,8 +76,10 @@ def _attempt(seed: int, *, signals: tuple[int, ...] = (signal.SIGINT, signal.SIG
             number = int(signals[int(rng.integers(len(signals)))])
             stop = threading.Timer(float(rng.uniform(0.02, _LONGEST)), life.process.send_signal, [number])
             try:
-                with contextlib.suppress(NileError, OSError):
+                try:
                     _worked(life, found, acknowledged, stop.start)
+                except (NileError, OSError) as error:
+                    expect(stop.ident is not None, f"before any signal at row {acknowledged[-1]}: {error}")
                 stop.join()
                 status = life.ends()
             finally:
