@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import pay_insert
+from nile.preferences.arrival_kernels import pay_insert, unit
 from nile.preferences.state import State
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, allocating_part, part
@@ -29,8 +29,10 @@ _SAMPLES = 512.0  # tuples counted by slot that are remembered, even where a win
 _LATELY = 8.0  # of what a window holds, an eighth is of late
 _SURE = 3.0  # standard deviations
 _CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more opened, while a window passes
+_LEAST_WANTED = 1.0 / 1024.0
 _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
 _WIDEN, _WIDEN_MOST = 1.3, 2.0
+_WHOLE = 0.6  # of what open slots have: what is wanted
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
 
@@ -53,6 +55,13 @@ def see(slot: int, side: int, ordinal: int, st: State) -> None:
     if ordinal & (every - 1) == 0 and st.real[js.CREDIT] >= st.prices[js.P_UPDATE]:
         st.seen[side, slot] += np.float64(every)
         pay_insert(st, st.prices[js.P_UPDATE])
+
+
+@part
+def is_thinned(arrival: int, st: State) -> bool:
+    """Whether a tuple of an open slot stays out by its own coin, since the slot alone has more than can be taken in."""
+    share = st.real[js.WANTED] / st.real[js.ADMISSION]
+    return share < _WHOLE and unit(U8(arrival), st.setting[js.SALT] + 7) >= share  # type: ignore[no-any-return]
 
 
 @part
@@ -85,7 +94,7 @@ def open_slots(st: State, idle: bool, used: float) -> None:
         free / ((HORIZON + lag) * real[js.TAKING_MEAN]),
         max(2.0 * real[js.ADMISSION], real[js.ADMISSION] + 2.0 / js.SLOTS),
     )
-    wanted = max(wanted, 0.5 / js.SLOTS)
+    wanted = max(wanted, _LEAST_WANTED)
     real[js.WANTED] = min(1.0, wanted)
     every = 8
     while every < 512 and st.prices[js.P_UPDATE] > _SAMPLE_SHARE * every * real[js.PER_ARRIVAL]:

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nile.answers.join_answer import JoinAnswer
 from nile.exact.join.chain import ExactJoin
+from nile.experiments.benchmarks.truth.family import made
 from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import JoinInput, PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.budget import Budget
@@ -203,3 +206,19 @@ def test_five_seconds_after_an_overload_all_is_as_before(preference: str, guide:
     assert np.mean([second.shed for second in after]) <= usual
     assert max(second.lag for second in after) <= max(second.lag for second in before)
     assert np.mean([s.found for s in after]) >= np.mean([s.found for s in before]) - RECALL_TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["few keys", "one key is half", "planted rare keys"])
+def test_desc_thins_the_tuples_of_keys_that_alone_are_more_than_the_budget(name: str) -> None:
+    """A hundredth: were all tuples of the busiest slot taken in, nothing would be left for what they find."""
+    joined = made(name, 4_000)
+    found = {
+        method: sum(len(JoinAnswer(joined, plan_at(joined, method, seed), key="key").pairs().left) for seed in range(3))
+        for method in ("nile", "shed-uniform")
+    }
+    assert found["nile"] > found["shed-uniform"] > 0
+
+
+def plan_at(joined: Joinable, method: str, seed: int) -> JoinPlan:
+    spec = default_spec(joined.window, seed=seed)
+    return JoinPlan(window=joined.window, budget=Budget(0.01), method=method, guide="directory", spec=spec, seed=seed)

@@ -32,7 +32,7 @@ from nile.preferences.admission_kernels import adjust_admission
 from nile.preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
 from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
-from nile.preferences.slot_kernels import picks_slots, save_up, see, slot_of
+from nile.preferences.slot_kernels import is_thinned, picks_slots, save_up, see, slot_of
 from nile.preferences.state import Output, State
 from nile.preferences.upkeep_kernels import close_slice, pay_adds, save_for_turn, sweep
 from nile.pyramid.grid import arrays as ga
@@ -69,7 +69,7 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
         return _DEALT_WITH
     by_slot = picks_slots(st)
     slot = slot_of(h, st) if by_slot else 0
-    if by_slot and st.open[slot] == 0:
+    if by_slot and (st.open[slot] == 0 or is_thinned(2 * ordinal + side, st)):
         see(slot, side, ordinal, st)
         _refuse(st, side)
         return _DEALT_WITH
