@@ -19,7 +19,7 @@ from nile.base.machine import core_count, memory_bytes
 from nile.experiments.run.config import SYNTHETIC, RunConfig, StreamConfig
 from nile.experiments.run.progress import Progress
 from nile.experiments.run.workload import Workload, Workshop
-from nile.operators.common.plan import PREFERRING, JoinPlan
+from nile.operators.common.plan import PREFERRING, JoinPlan, told_preference
 from nile.operators.drive.metered import load_kernels
 from nile.operators.drive.timing import insert_time, run_time, wall_figures
 from nile.operators.join.join import example_join
@@ -106,11 +106,12 @@ def run_experiment(config: RunConfig, progress: Progress, *, command: str, text:
             _warm_up(config, workloads[config.seeds[0]])
             progress.step("ready")
         records, measured = [], []
-        opponents: dict[tuple[str, float, int, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+        opponents: dict[tuple[str, str, float, int, str], tuple[dict[str, Any], dict[str, Any]]] = {}
         bench = _Bench(config)
         with progress.stage("queries", total=len(everything)):
             for number, case in enumerate(everything):
-                key = (case.method, case.budget, case.seed, case.costs)
+                told = told_preference(case.method, case.preference)
+                key = (case.method, told, case.budget, case.seed, case.costs)
                 known = opponents.get(key)
                 if known is None:
                     known = bench.run(case, workloads[case.seed])
@@ -145,7 +146,7 @@ def plan_of(config: RunConfig, case: Case) -> JoinPlan:
         window=config.window,
         budget=config.budget(case.budget),
         method=case.method,
-        preference=case.preference,
+        preference=told_preference(case.method, case.preference),
         guide=case.guide or "countsketch",
         fade=Fade(config.fade),
         output=config.output,

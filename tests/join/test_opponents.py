@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_join import SECOND, assert_honest, brute_force, joinable, records, run, stream
 
-from nile.operators.common.plan import JoinPlan
+from nile.operators.common.plan import JoinPlan, told_preference
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.runners import kept_share, runner_of
 from nile.operators.opponents.hash_kernels import SIZE, STACK_FIELDS, TIME
@@ -243,3 +243,25 @@ def test_a_full_backlog_drops_what_has_expired_before_it_grows() -> None:
     runner.grow(join.state)
     assert runner._stack.entry.shape == (2 * n, STACK_FIELDS)
     assert runner._stack.control[SIZE] == n
+
+
+# --- what an outlier is -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", HASHING)
+def test_under_asc_opponents_that_hash_emit_what_their_lists_call_outliers(method: str) -> None:
+    """Granted all, what nile finds; granted little, more of them than where everything is emitted."""
+    joined = joinable(4, n=600, keys=150, window=WINDOW)
+    every = brute_force(joined)
+    outliers, _ = run(plan_of("nile", 1.0, joined, preference="asc"), joined)
+    found, _ = run(plan_of(method, 1.0, joined, preference="asc"), joined)
+    assert set(found) == set(outliers)
+    assert 0 < len(found) < len(every)
+    told, _ = run(plan_of(method, 0.4, joined, preference="asc"), joined)
+    untold, _ = run(plan_of(method, 0.4, joined), joined)
+    assert len(set(told) & set(outliers)) >= len(set(untold) & set(outliers)) > 0
+
+
+def test_of_preferences_an_opponent_is_told_the_cap_of_outliers_alone() -> None:
+    assert [told_preference("hash-drop", one) for one in ("desc", "weighted", "asc")] == ["desc", "desc", "asc"]
+    assert [told_preference("paper", one) for one in ("desc", "weighted", "asc")] == ["desc", "weighted", "asc"]

@@ -14,11 +14,15 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, CostTable
 from nile.summaries.errors import BudgetError, ConfigError
 
-__all__ = ["GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "QUEUES", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec"]
+__all__ = [
+    "GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "QUEUES", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec",
+    "told_preference",
+]  # fmt: skip
 
 METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
 PREFERRING = ("nile", "paper")
-"""Methods that have preferences; an opponent answers the same under each."""
+"""Methods that have preferences.  An opponent answers the same under each, but that those which look keys up leave out,
+under asc, what their own lists do not call an outlier."""
 SCANNING = ("paper", "scan")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
@@ -29,6 +33,11 @@ STRATEGIES = ("auto", "exact", "counts", "keys", "prefix", "summary", "promise")
 """How a join of two streams may be answered: the whole of it; all tuples counted, then the best, or drawn, pairs alone;
 keys chosen by their hash before anything is encoded; no pair at all; promising regions, tuple by tuple.  auto: the
 best of these for the budget, by forecast (`nile.operators.strategies`)."""
+
+
+def told_preference(method: str, preference: str) -> str:
+    """The preference that a method is run with where others follow `preference`: opponents learn what an outlier is."""
+    return preference if method in PREFERRING or preference == "asc" else "desc"
 
 
 def default_spec(window: int | None, *, ranking: bool = True, **options: object) -> SummarySpec:
@@ -51,7 +60,7 @@ class JoinPlan:
     """Everything that decides what a join of two streams answers.
 
     window: ns, both ends included, or None for the whole stream.  method: `nile`; `paper`, the algorithm as
-    printed, over the structure that `spec` names; or an opponent, which has no preference and no guide.
+    printed, over the structure that `spec` names; or an opponent, which has no guide, and of preferences but asc's cap.
     outlier_cap: the most tuples of a key, both streams together, that make a pair an outlier.  queue: of `paper`, one
     of QUEUES.  waiting: arrivals that may wait for credit before the oldest is shed; None: see `patience`.
     blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was

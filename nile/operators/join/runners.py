@@ -66,7 +66,7 @@ def kept_share(plan: JoinPlan, costs: Array) -> float:
 
     Both streams thinned to p have p * p of the pairs: p solves p * taking + p * p * emitting = granted, means
     a tuple, where the exact pass says how much emitting there is.  Under ranges a thinned range is still one
-    output, so p * (taking + emitting) bounds the cost.
+    output, so p * (taking + emitting) bounds the cost.  Under asc hardly anything is emitted.
     """
     mean = float(costs.sum()) / costs.shape[0] if costs.shape[0] else 0.0
     if plan.fraction >= 1.0 or mean == 0.0:
@@ -75,7 +75,7 @@ def kept_share(plan: JoinPlan, costs: Array) -> float:
     if plan.output == "ranges":
         return plan.fraction
     taking = plan.costs.insert + plan.costs.lookup
-    emitting = max(0.0, mean - taking)
+    emitting = max(0.0, mean - taking) if plan.preference != "asc" else 0.0
     return min(1.0, 2.0 * granted / (taking + math.sqrt(taking * taking + 4.0 * emitting * granted)))
 
 

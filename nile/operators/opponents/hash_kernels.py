@@ -63,7 +63,11 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
     pay_insert(st, st.prices[js.P_INSERT])
     pay_hit(st, st.prices[js.P_LOOKUP])
     w[js.ADMITTED] += 1
-    if high > low:
+    wanted = high > low
+    if wanted and st.setting[js.OUTLIERS_ONLY]:
+        own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
+        wanted = (high - low) + (own_high - own_low) <= st.setting[js.CAP]
+    if wanted:
         make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[js.ADMISSION] * st.real[js.ADMISSION]))
     return True
 
@@ -111,7 +115,8 @@ def hash_join(
     A tuple comes in when a random number, drawn from its place in its stream, lies below admission, and when
     inserting and looking it up is affordable; else it waits (under a replay) or is shed.  keeps: what is
     unfinished when the next tuple arrives goes on the stack, and the newest is taken up when credit is left;
-    otherwise it is dropped.  order: int8 [arrivals], the stream of each; grant: float64 [arrivals].
+    otherwise it is dropped.  Under asc only what its own lists call outliers is emitted.  order: int8 [arrivals], the
+    stream of each; grant: float64 [arrivals].
     Source: the opponents of DESIGN section 3; Wilschut and Apers for the join itself.
     """
     w = st.whole

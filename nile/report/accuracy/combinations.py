@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common.plan import PREFERRING
+from nile.operators.common.plan import PREFERRING, told_preference
 from nile.operators.multiway.multiway import METHODS
 from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.intervals import Interval
@@ -100,8 +100,8 @@ def _runs(
     intervals: list[Interval] = []
 
     def run(method: str, budget: float, seed: int) -> dict[str, Any]:
-        preference = plan.preference if method in PREFERRING else "desc"
-        ran = answer.again(budget, seed=seed, method=method, preference=preference)
+        told = told_preference(method, plan.preference)
+        ran = answer.again(budget, seed=seed, method=method, preference=told)
         if method == plan.method:
             intervals.append(Interval.told("combinations", budget, seed, ran.estimate, truth))
         return {**_record(ran, exact)[0], "preference": plan.preference}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.operators.common.plan import METHODS, PREFERRING, SCANNING
+from nile.operators.common.plan import METHODS, SCANNING, told_preference
 from nile.pyramid.grid.spec import SummarySpec
 from nile.report.accuracy.advice import TOO_WRONG
 from nile.report.accuracy.asking import ENGINES, Asked
@@ -104,12 +104,11 @@ def _runs(
 
 
 def _run(answer: AnsweredJoin, method: str, budget: float, seed: int) -> AnsweredJoin:
-    """The answer itself where it is what is asked, else another over the same streams; an opponent prefers nothing."""
+    """The answer itself where it is what is asked, else another over the same streams."""
     plan = answer.plan
     if (method, budget, seed) == (plan.method, plan.budget.fraction, plan.seed):
         return answer
-    preference = plan.preference if method in PREFERRING else "desc"
-    return answer.again(budget, seed=seed, method=method, preference=preference)
+    return answer.again(budget, seed=seed, method=method, preference=told_preference(method, plan.preference))
 
 
 def _asc(answer: AnsweredJoin) -> AnsweredJoin:
