@@ -96,12 +96,14 @@ def test_a_full_budget_finds_everything_and_no_run_finds_what_is_not_there(both_
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_an_opponent_has_no_guide_and_one_record_for_each_preference() -> None:
+def test_an_opponent_has_no_guide_and_of_preferences_knows_the_cap_of_outliers_alone() -> None:
     runs = list(runs_of(methods=["hash-drop"], budgets=[0.5]))
     assert [run["preference"] for run in runs] == ["desc", "weighted", "asc"]
     assert {run["guide"] for run in runs} == {None}
     without = [{name: value for name, value in run.items() if name != "preference"} for run in runs]
-    assert without[0] == without[1] == without[2]
+    assert without[0] == without[1]
+    assert without[2]["outlier_precision"] > without[0]["outlier_precision"]
+    assert without[2]["outlier_recall"] >= without[0]["outlier_recall"]
 
 
 @pytest.mark.spark
