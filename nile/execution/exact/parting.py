@@ -54,21 +54,20 @@ def parts(
     """
     waiting: list[pa.RecordBatch] = []
     taken = 0
-    lanes: _Lanes | None = None
     for batch in batches:
         waiting.append(batch)
         taken += footprint(batch)
-        if taken > share or (lanes is not None and taken > share // 2):
-            lanes = lanes or _Lanes(schema, hashes, spills, level)
-            lanes.put(together(waiting, schema))
-            waiting, taken = [], 0
-    if lanes is None:
+        if taken > share:
+            break
+    else:
         if waiting:
             yield together(waiting, schema)
         return
-    if waiting:
+    lanes = _Lanes(schema, hashes, spills, level)
+    lanes.put(together(waiting, schema))
+    for waiting in _gathered(batches, share // 2):
         lanes.put(together(waiting, schema))
-        waiting = []
+    waiting = []
     for spill, size, alike in lanes.all():
         if not len(spill):
             continue
@@ -98,15 +97,7 @@ def parts_of_all(inputs: Sequence[Given], spills: Spills, share: int, level: int
     lanes = []
     for given in inputs:
         made = _Lanes(given.schema, given.hashes, spills, level)
-        waiting: list[pa.RecordBatch] = []
-        taken = 0
-        for batch in given.batches:
-            waiting.append(batch)
-            taken += footprint(batch)
-            if taken > share // 2:
-                made.put(together(waiting, given.schema))
-                waiting, taken = [], 0
-        if waiting:
+        for waiting in _gathered(given.batches, share // 2):
             made.put(together(waiting, given.schema))
         lanes.append({at: (spill, size, alike) for at, (spill, size, alike) in enumerate(made.all()) if len(spill)})
     for at in sorted(set[int].intersection(*(set(each) for each in lanes))):
@@ -119,6 +110,20 @@ def parts_of_all(inputs: Sequence[Given], spills: Spills, share: int, level: int
                 for (spill, *_), given in zip(here, inputs, strict=True)
             ]
             yield from parts_of_all(again, spills, share, level + 1)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches together, whenever they take more than `size` bytes, and those that are left."""
+    waiting: list[pa.RecordBatch] = []
+    taken = 0
+    for batch in batches:
+        waiting.append(batch)
+        taken += footprint(batch)
+        if taken > size:
+            yield waiting
+            waiting, taken = [], 0
+    if waiting:
+        yield waiting
 
 
 class _Lanes:
