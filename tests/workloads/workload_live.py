@@ -113,7 +113,6 @@ def as_tuples_come() -> Iterator[None]:
         patch(f"{where}.is_sampled", is_followed), patch(f"{where}.Sampler", made),
         patch("nile.operators.multiway.multiway.expect", unaware),
         patch("nile.operators.multiway.multiway.draws_ranges", lambda _: False),
-        patch("nile.operators.common.start.first_level", lambda *_: 1.0),
         patch("nile.operators.multiway.multiway.plan_rates", lambda state, *_, **__: state),
     ):  # fmt: skip
         yield

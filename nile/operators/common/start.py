@@ -15,10 +15,9 @@ from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS, TupleStore
 
-__all__ = ["UNIT", "beginning", "first_level", "initial_state", "lent_reads", "samples", "shared_state"]
+__all__ = ["UNIT", "beginning", "initial_state", "lent_reads", "samples", "shared_state"]
 
 Array = np.ndarray[Any, Any]
-_MOSTLY = 0.9  # of arrivals, the share with few matches where asc plans as if all keys were rare
 UNIT = 100.0
 """Kernels count in hundredths of the cost table's unit: whole numbers, whose sums are exact in any order."""
 
@@ -89,7 +88,6 @@ def initial_state(
     if lent is not None:
         begin.setting[st.GUIDE] = st.SHARED_GRID
         real[st.ENTRANCE] += prices[st.P_ESTIMATE] * lent_reads(plan, lent, rows=plan.preference == "asc")
-    real[st.ADMISSION] = real[st.ADMISSION_BEFORE] = first_level(plan, data.costs)
     sampled = samples(plan)
     return st.State(
         **begin._asdict(),
@@ -99,26 +97,6 @@ def initial_state(
         open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
     )
-
-
-def first_level(plan: JoinPlan, costs: Array) -> float:
-    """The level of key hashes that asc begins with: what the whole grant pays for, where nearly all keys are rare.
-
-    Elsewhere 1: heavy keys, which cost little, are turned away, and how many there are the run must see.  An arrival's
-    cost tells how many it meets; as many are taken to be its own stream's.  costs: float64 [n], exact ones of finite
-    input.
-    """
-    told = plan.budget.unit == "fraction" and not plan.pace.is_replay and plan.output == "pairs"
-    if plan.preference != "asc" or plan.method != "nile" or not told or not costs.shape[0]:
-        return 1.0
-    matches = np.maximum(0.0, costs - plan.costs.insert - plan.costs.lookup) / plan.costs.emit
-    light = matches <= plan.outlier_cap // 2
-    if light.mean() < _MOSTLY:
-        return 1.0
-    taking = plan.costs.insert + min(plan.costs.scan, plan.costs.lookup)
-    found = float(matches[light].sum()) * (plan.costs.emit + plan.costs.scan)
-    level: float = plan.fraction * float(costs.sum()) / (taking * costs.shape[0] + found)
-    return min(1.0, level)
 
 
 def shared_state(
@@ -138,7 +116,6 @@ def shared_state(
     if state.setting[st.GUIDE] == st.COUNTSKETCH:
         real[st.ENTRANCE] -= prices[st.P_UPDATE] * (side.counters.shape[1] + DETECTOR_ROWS)
     real[st.SLICE_COST] = real[st.TURN_COST] = 0.0
-    real[st.ADMISSION] = real[st.ADMISSION_BEFORE] = 1.0  # what it will be granted, others decide
     return state
 
 
