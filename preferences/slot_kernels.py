@@ -32,7 +32,7 @@ _CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more
 _LEAST_WANTED = 1.0 / 1024.0
 _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
 _WIDEN, _WIDEN_MOST = 1.3, 2.0
-_WHOLE = 0.6  # of what open slots have: what is wanted
+_WHOLE = 0.5  # of what open slots have: what is wanted
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
 
 
