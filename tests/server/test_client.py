@@ -214,14 +214,17 @@ def killed_while_pushed_to(folder: Path, kills: int, seed: int) -> None:
     total, found = 40 * (kills + 1), []
     query: Any = None
     for life in range(kills + 1):
-        running = subprocess.Popen(
-            [*command, "--port", str(port), "--token-file", str(token)], stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        with (folder / f"told{life}").open("w") as told:
+            running = subprocess.Popen(
+                [*command, "--port", str(port), "--token-file", str(token)],
+                stdout=subprocess.PIPE,
+                stderr=told,
+                text=True,
+            )
         assert running.stdout is not None
         try:
             url = re.search(r"http://\S+:(\d+)", running.stdout.readline())
-            assert url is not None
+            assert url is not None, (life, (folder / f"told{life}").read_text())
             port = int(url[1])
             far = nile.connect(url[0].rstrip(","), token=token.read_text().strip())
             far.stream("s", STREAM, time="ts")
