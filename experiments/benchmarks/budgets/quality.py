@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -14,12 +15,13 @@ import numpy as np
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_query import JoinQuery
 from nile.experiments.benchmarks.budgets.shapes import Streams
+from nile.experiments.benchmarks.exact.streams import window_joins
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.strategy_kernels import admit
 from nile.preferences.budget import Budget
 from nile.summaries.hashing import key_words
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import duckdb, pa
 from nile.summaries.key_types import is_hashed
 
 __all__ = ["PREFERENCES", "Compared", "compared", "sampled"]
@@ -29,6 +31,8 @@ PREFERENCES = ("desc", "asc", "weighted")
 SHARES = (0.02, 0.1, 0.3, 0.6, 1.0)
 """Of the keys, or of the tuples, that the exact engine is given."""
 SEEDS, BINS, CAP = 5, 100, 4
+_HOPELESS = 20.0
+"""Pairs of one key for each that lies in the window, from which on DuckDB is not asked without time buckets."""
 _NOTHING = 1e-9
 """Of an error: what rounding leaves."""
 
@@ -89,6 +93,7 @@ def compared(streams: Streams, fractions: tuple[float, ...], rounds: int) -> lis
     if not truth.pairs:
         return told
     keys = _Opponent("exact on keys by hash", *_shares(query, rounds, lambda found: found / truth.pairs))
+    duck = _of_duckdb(streams, rounds, truth.pairs)
     rare = None
     if truth.outliers:
         outliers = query.prefer("asc", outlier_cap=CAP)
@@ -98,14 +103,16 @@ def compared(streams: Streams, fractions: tuple[float, ...], rounds: int) -> lis
         seconds, way, found = _asked(query.prefer("desc"), fraction, rounds)
         rivals = {
             keys.name: keys.within(seconds),
+            duck.name: duck.within(seconds),
             "exact, stopped": median(_stopped(query, seconds, truth.pairs) for _ in range(rounds)),
         } | {name: _drained(each.run(Budget(seconds=seconds))) / truth.pairs for name, each in dropping.items()}
         told.append(_most("desc, recall", fraction, way, seconds, found / truth.pairs, rivals))
         if rare is not None:
             seconds, way, found = _asked(query.prefer("asc", outlier_cap=CAP), fraction, rounds)
-            rivals = {rare.name: rare.within(seconds)}
+            # Of the pairs of a share of the keys as many are outliers as of all pairs, in the mean.
+            rivals = {rare.name: rare.within(seconds), duck.name: duck.within(seconds)}
             told.append(_most("asc, recall of outliers", fraction, way, seconds, found / truth.outliers, rivals))
-    return told + list(_samples(query, truth, fractions, keys.cpu, rounds))
+    return told + list(_samples(query, truth, fractions, {keys.name: keys.cpu, duck.name: duck.cpu}, rounds))
 
 
 def _most(judged: str, fraction: float, way: str, cpu: float, own: float, rivals: dict[str, float]) -> Compared:
@@ -115,9 +122,9 @@ def _most(judged: str, fraction: float, way: str, cpu: float, own: float, rivals
 
 
 def _samples(
-    query: JoinQuery, truth: _Truth, fractions: tuple[float, ...], cpu: list[float], rounds: int
+    query: JoinQuery, truth: _Truth, fractions: tuple[float, ...], cpu: dict[str, list[float]], rounds: int
 ) -> Iterator[Compared]:
-    """Samples judged by their histogram of keys and by their total.  cpu: of the exact engine on keys by hash."""
+    """Samples judged by their histogram of keys and by their total.  cpu: of whoever joins keys by hash."""
     by_keys, by_coins = ([_errors(query, truth, share, coins) for share in SHARES] for coins in (False, True))
     coins = _shares(query, rounds, float, coins=True)[0]
     weighted = query.prefer("weighted")
@@ -130,7 +137,7 @@ def _samples(
             rivals = {
                 each.name: each.within(seconds)
                 for each in (
-                    _Opponent("exact on keys by hash", cpu, [one[at] for one in by_keys]),
+                    *(_Opponent(name, took, [one[at] for one in by_keys]) for name, took in cpu.items()),
                     _Opponent("exact on tuples by coin", coins, [one[at] for one in by_coins]),
                 )
             }
@@ -202,6 +209,40 @@ def _shares(
         cpu.append(seconds)
         found.append(worth(rows))
     return cpu, found
+
+
+def _of_duckdb(streams: Streams, rounds: int, pairs: int) -> _Opponent:
+    """DuckDB on keys by its own hash, in the formulation that takes least CPU on some: read as Arrow batches."""
+    window = streams.shape.window * 1_000_000_000
+    with closing(duckdb.connect()) as connection:
+        reads = []
+        for name, source in zip("ab", streams.sources, strict=True):
+            if streams.shape.source == "Parquet":
+                connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{source}')")
+            else:
+                connection.register(name, source)
+            reads.append(f"SELECT k, epoch_ns(ts) AS t FROM {name}")
+
+        def run(form: str, share: float, seed: int) -> int:
+            asked = [f"{read} WHERE hash(k, {seed}) < {int(share * 2.0**63)} * 2::HUGEINT" for read in reads]
+            query = window_joins("a.k, a.t, b.t AS other", reads if share == 1.0 else asked, window)[form]
+            return sum(len(batch) for batch in connection.sql(query).to_arrow_reader(1 << 16))
+
+        alike = " JOIN ".join(f"(SELECT k, count(*) AS n FROM {name} GROUP BY k) AS {name}n" for name in "ab")
+        [(of_one_key,)] = connection.sql(f"SELECT sum(an.n * bn.n) FROM {alike} USING (k)").fetchall()
+        took: dict[str, float] = {}
+        for form in window_joins("", reads, window):
+            if form == "plain" and float(of_one_key or 0) > _HOPELESS * pairs:
+                continue
+            took[form] = min(_timed(partial(run, form, 0.3, 0))[1] for _ in range(2))
+        form = min(took, key=lambda each: took[each])
+        cpu, found = [], []
+        for share in SHARES:
+            turns = [_timed(partial(run, form, share, seed)) for seed in range(max(rounds, SEEDS))]
+            rows, seconds = np.mean(turns, axis=0).tolist()
+            cpu.append(seconds)
+            found.append(rows / pairs)
+    return _Opponent("DuckDB on keys by hash", cpu, found)
 
 
 def _stopped(query: JoinQuery, seconds: float, pairs: int) -> float:

@@ -93,9 +93,10 @@ class Streams:
     """A shape's streams, registered as a and b with the columns ts and k, and what asks for their join."""
 
     def __init__(self, shape: Shape, folder: Path) -> None:
-        """folder: where files are written, if it reads any."""
+        """folder: where files are written, if it reads any.  sources: tables, or paths of files, of a and b."""
         self.shape = shape
         self.db = Database()
+        self.sources: list[Any] = []
         keys, gap = _keys(shape)
         share = np.arange(1, keys + 1, dtype=np.float64) ** -shape.skew
         share /= share.sum()
@@ -110,6 +111,7 @@ class Streams:
                 source = folder / f"{name}.parquet"
                 parquet.write_table(table, source)
             self.db.register(name, source, time="ts")
+            self.sources.append(source)
 
     @property
     def query(self) -> JoinQuery:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from nile.engine.database import Database
+from nile.experiments.benchmarks.exact.streams import window_joins
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
@@ -258,27 +259,10 @@ def ways_of_duckdb(cell: Cell) -> dict[str, str]:
     if cell.streams == 3:
         near = " AND ".join(f"{at[x]} - {at[y]} BETWEEN -{w} AND {w}" for x, y in ("ab", "ac", "bc"))
         return {"plain": f"SELECT {select} FROM a, b, c WHERE a.k = b.k AND a.k = c.k AND {near}"}
-    near = f"a.t - b.t BETWEEN -{w} AND {w}"
     inner = "SELECT k, v, epoch_ns(ts) AS t"
-    found = {"plain": f"SELECT {select} FROM ({inner} FROM a) a JOIN ({inner} FROM b) b ON a.k = b.k AND {near}"}
-    if w >= cell.tuples * _GAP:
-        found["keys alone"] = f"SELECT {select} FROM a JOIN b ON a.k = b.k"  # every two lie within the window
-        return found
-    for times in (2, 4):
-        size = times * w
-        if times == 2:
-            found["buckets of 2 windows, unnest"] = (
-                f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({inner} FROM a)) a JOIN "
-                f"(SELECT *, unnest([(t - {w}) // {size}, (t - {w}) // {size} + 1]) AS g FROM ({inner} FROM b)) b "
-                f"ON a.k = b.k AND a.g = b.g AND {near}"
-            )
-        found[f"buckets of {times} windows, union"] = (
-            f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({inner} FROM a)) a JOIN "
-            f"(SELECT *, (t + {w}) // {size} AS g FROM ({inner} FROM b) UNION ALL "
-            f"SELECT *, (t - {w}) // {size} AS g FROM ({inner} FROM b) "
-            f"WHERE (t - {w}) // {size} <> (t + {w}) // {size}) b "
-            f"ON a.k = b.k AND a.g = b.g AND {near}"
-        )
+    found = window_joins(select, (f"{inner} FROM a", f"{inner} FROM b"), w)
+    if w >= cell.tuples * _GAP:  # every two lie within the window
+        return {"plain": found["plain"], "keys alone": f"SELECT {select} FROM a JOIN b ON a.k = b.k"}
     if cell.kind == "int32":
         power = (2 * w).bit_length()
         key = "(k::BIGINT << 32)"
@@ -286,6 +270,7 @@ def ways_of_duckdb(cell: Cell) -> dict[str, str]:
             f"SELECT {select} FROM (SELECT v, t, {key} | (t >> {power}) AS g FROM ({inner} FROM a)) a JOIN "
             f"(SELECT v, t, {key} | ((t + {w}) >> {power}) AS g FROM ({inner} FROM b) UNION ALL "
             f"SELECT v, t, {key} | ((t - {w}) >> {power}) AS g FROM ({inner} FROM b) "
-            f"WHERE (t - {w}) >> {power} <> (t + {w}) >> {power}) b ON a.g = b.g AND {near}"
+            f"WHERE (t - {w}) >> {power} <> (t + {w}) >> {power}) b "
+            f"ON a.g = b.g AND a.t - b.t BETWEEN -{w} AND {w}"
         )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from nile.summaries.lazy import lazy
 
-__all__ = ["SECOND", "Streams", "best_of", "duckdb_queries", "duckdb_session", "spark_join", "streams"]
+__all__ = ["SECOND", "Streams", "best_of", "duckdb_queries", "duckdb_session", "spark_join", "streams", "window_joins"]
 
 Array = np.ndarray[Any, Any]
 SECOND = 1_000_000_000
@@ -111,6 +111,32 @@ def duckdb_queries(select: str, w: int) -> dict[str, str]:
             f"(SELECT ts, o, (k << 32) | ((ts + {w}) >> {power}) AS b FROM {right} UNION ALL "
             f"SELECT ts, o, (k << 32) | ((ts - {w}) >> {power}) AS b FROM {right} "
             f"WHERE (ts - {w}) >> {power} <> (ts + {w}) >> {power}) R ON L.b = R.b AND {near}"
+        )
+    return found
+
+
+def window_joins(select: str, reads: Sequence[str], w: int) -> dict[str, str]:
+    """DuckDB's ways to the window join of two queries, a and b, with a key k and int64 nanoseconds t, by name.
+
+    One is plain, the others go by time buckets; each gives every pair once.
+    """
+    left, right = reads
+    near = f"a.t - b.t BETWEEN -{w} AND {w}"
+    found = {"plain": f"SELECT {select} FROM ({left}) a JOIN ({right}) b ON a.k = b.k AND {near}"}
+    for times in (2, 4):
+        size = times * w
+        if times == 2:
+            found["buckets of 2 windows, unnest"] = (
+                f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({left})) a JOIN "
+                f"(SELECT *, unnest([(t - {w}) // {size}, (t - {w}) // {size} + 1]) AS g FROM ({right})) b "
+                f"ON a.k = b.k AND a.g = b.g AND {near}"
+            )
+        found[f"buckets of {times} windows, union"] = (
+            f"SELECT {select} FROM (SELECT *, t // {size} AS g FROM ({left})) a JOIN "
+            f"(SELECT *, (t + {w}) // {size} AS g FROM ({right}) UNION ALL "
+            f"SELECT *, (t - {w}) // {size} AS g FROM ({right}) "
+            f"WHERE (t - {w}) // {size} <> (t + {w}) // {size}) b "
+            f"ON a.k = b.k AND a.g = b.g AND {near}"
         )
     return found
 
