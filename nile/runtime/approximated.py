@@ -47,17 +47,23 @@ class Bloom:
         """Bits."""
         return int(self._bits.size)
 
+    def places(self, values: Array) -> Array:
+        """The bits of values (uint64 [n]): uint64 [hashes, n]."""
+        return np.stack([_mixed(values, seed) % np.uint64(self._bits.size) for seed in self._seeds])
+
     def add(self, values: Array) -> None:
         """Put values (uint64 [n]) in."""
-        for seed in self._seeds:
-            self._bits[_mixed(values, seed) % np.uint64(self._bits.size)] = True
+        self._bits[self.places(values)] = True
 
     def has(self, values: Array) -> Array:
         """Which of them seem to be in: bool [n]."""
-        out = np.ones(values.size, bool)
-        for seed in self._seeds:
-            out &= self._bits[_mixed(values, seed) % np.uint64(self._bits.size)]
-        return out
+        return np.asarray(self._bits[self.places(values)].all(axis=0))
+
+    def new(self, places: Array) -> Array:
+        """Put the values of some places in that do not seem to be in, and tell which those are: bool [n]."""
+        fresh = ~self._bits[places].all(axis=0)
+        self._bits[places[:, fresh]] = True
+        return np.asarray(fresh)
 
 
 def run(node: Node, domain: int, memory: Sequence[int] | None, seed: int) -> Array:
@@ -124,14 +130,13 @@ class _Work:
         once = values[np.sort(first)]  # a filter that has seen a value by mistake has seen it for good
         if (bits := self._bits()) is None:
             return once
-        held, out = Bloom(bits, hashes_of(bits, once.size), seed), []
-        begin = 0
+        held = Bloom(bits, hashes_of(bits, once.size), seed)
+        places, fresh, begin = held.places(once), np.zeros(once.size, bool), 0
         while begin < once.size:
-            block = once[begin : begin + max(1, min(_BLOCK, begin // 16))]
-            out.append(block[~held.has(block)])
-            held.add(out[-1])
-            begin += block.size
-        return np.concatenate(out) if out else once
+            end = begin + max(1, min(_BLOCK, begin // 16))
+            fresh[begin:end] = held.new(places[:, begin:end])
+            begin = end
+        return once[fresh]
 
     def _joined(self, left: Array, right: Array, keys: int, seed: int) -> Array:
         codes = [_mixed(side, seed + 8 + k) % np.uint64(keys) for k, side in enumerate((left, right))]
