@@ -34,6 +34,11 @@ _QUERIES = {
     "INTERSECT": ("SELECT k FROM s INTERSECT SELECT k FROM r WINDOW 2", 900_000),
     "selection": ("SELECT k, x FROM s WHERE x > 0.5", 400_000),
 }  # fmt: skip
+_APPENDED = {
+    "DISTINCT that appends": ("SELECT DISTINCT k FROM s WINDOW 2", 600_000),
+    "UNION that appends": ("SELECT k FROM s UNION SELECT k FROM r WINDOW 2", 900_000),
+}
+"""What a filter of last times stands for."""
 
 
 def _database(**bounds: Any) -> Any:
@@ -51,8 +56,7 @@ def _rows(draw: np.random.Generator, begin: float, span: float, n: int, seed: in
 def _inside(exact: list[dict[str, Any]], bounded: Any, by: int) -> list[bool]:
     """Of each number that is approximate whether its interval holds the truth."""
     if by < 0:
-        estimate = bounded.estimate
-        return [bool(estimate.low <= len(exact) <= estimate.high)]
+        return [_holds(bounded, len(exact))]
     truth = {tuple(row.values())[:by]: row for row in exact}
     out = []
     for row in bounded.intervals().to_pylist():
@@ -62,14 +66,21 @@ def _inside(exact: list[dict[str, Any]], bounded: Any, by: int) -> list[bool]:
     return out
 
 
+def _holds(bounded: Any, truth: int) -> bool:
+    estimate = bounded.estimate
+    return bool(estimate.low <= truth <= estimate.high)
+
+
 def _memory(name: str, seeds: int) -> list[Measure]:
     """One kind of query under a bound that suffices at the usual rate."""
-    text, bound = _QUERIES[name]
+    appends = name in _APPENDED
+    text, bound = _APPENDED[name] if appends else _QUERIES[name]
     most, inside, after = 0, [], 0.0
     by = {"aggregates": 1, "join and aggregates": 0}.get(name, -1)
     for seed in range(seeds):
         exact_db, db = _database(), _database(memory=bound)
-        exact, bounded = exact_db.subscribe(text, emit="snapshot"), db.subscribe(text)
+        exact = exact_db.subscribe(text, emit="append" if appends else "snapshot")
+        bounded = db.subscribe(text, emit="append" if appends else None)
         draw = np.random.Generator(np.random.PCG64(seed))
         for step in range(_STEPS):
             n = _USUAL * (_TIMES if step in _BURST else 1)
@@ -83,7 +94,9 @@ def _memory(name: str, seeds: int) -> list[Measure]:
                 for each in (exact_db, db):
                     each.advance(_STEP * (step + 1) - 1e-6)
                 bounded.poll()
-                if bounded.approximate:
+                if bounded.approximate and appends:
+                    inside.append(_holds(bounded, exact.outputs))
+                elif bounded.approximate:
                     truth = pa.Table.from_batches(exact.poll(), exact.schema).to_pylist()
                     inside += _inside(truth, bounded, by)
             if step >= _BURST.stop and bounded.approximate:
@@ -154,5 +167,6 @@ def _cpu(share: float, seconds: float) -> list[Measure]:
 
 def through_bursts(seeds: int, share: float = 0.25, seconds: float = 5.0) -> list[Measure]:
     """Bounds on memory by kind of query, on the clock of the data, and on CPU time, on the clock of the wall."""
-    measures = [each for name in _QUERIES if name != "selection" for each in _memory(name, seeds)]
+    names = [*(name for name in _QUERIES if name != "selection"), *_APPENDED]
+    measures = [each for name in names for each in _memory(name, seeds)]
     return measures + _cpu(share, seconds)

@@ -1,4 +1,4 @@
-"""Constraints measured on streams, and the scheduling of operators.
+"""Constraints measured on streams, the scheduling of operators, and synopses of fixed size.
 
-Imports `nile.exact` and the errors.
+Imports `nile.exact` and `nile.summaries`.
 """

@@ -84,8 +84,10 @@ class Pipeline:
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
-    HELD: ClassVar = ("_clock", "_root", "_built", "_last", "_passed", "stages", "_advanced", "_finished", "_counts")
-    DERIVED: ClassVar = ("plan", "scheduling", "emit", "signed", "deferred", "_found")
+    HELD: ClassVar[tuple[str, ...]] = (
+        "_clock", "_root", "_built", "_last", "_passed", "stages", "_advanced", "_finished", "_counts",
+    )  # fmt: skip
+    DERIVED: ClassVar[tuple[str, ...]] = ("plan", "scheduling", "emit", "signed", "deferred", "_found")
 
     def __init__(
         self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False

@@ -16,6 +16,7 @@ from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.means.compressed import CompressedSubscription, compressed
 from nile.execution.live.means.weighing import weighed
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
@@ -57,10 +58,10 @@ class Asked:
             return made_of(names, self.query, self.options, streams, commits, callback, state)
         choice = choose(self.query, self.options)
         if self.definition.into is None and (means is not None if state is None else "means" in state):
-            fit = weighed(self.query, choice, streams)
-            if fit is not None:
-                bounds = means or Means(None, None)
-                return BoundedSubscription(names, self.query, choice, streams, commits, callback, state, fit, bounds)
+            bounds = means or Means(None, None)
+            for way, kind in ((weighed, BoundedSubscription), (compressed, CompressedSubscription)):
+                if (fit := way(self.query, choice, streams)) is not None:
+                    return kind(names, self.query, choice, streams, commits, callback, state, fit, bounds)
         made = ExactSubscription(names, self.query, choice, streams, commits, callback, state, known)
         if state is None and self.definition.into is not None and self.definition.into.relation:
             made.begin_with_kept()

@@ -146,10 +146,8 @@ class Running:
             elif isinstance(leaf, Stream):
                 self.finite.append(leaf)
         self.streams = {name: live[name] for name in self.leaves}
-        self.key: tuple[Any, ...] = (
-            repr(below), choice.emit, choice.scheduling, choice.algorithm,
-            tuple((name, id(stream)) for name, stream in self.streams.items()),
-        )  # fmt: skip
+        streams = tuple((name, id(stream)) for name, stream in self.streams.items())
+        self.key: tuple[Any, ...] = (repr(below), choice.emit, choice.scheduling, choice.algorithm, streams)
         tables = {
             leaf.alias: pa.Table.from_batches([self.reading.whole(leaf).batch])
             for leaf in leaves
@@ -207,6 +205,10 @@ class Running:
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
+
+    def run_by(self, made: Callable[[], Pipeline]) -> None:
+        """Run on a pipeline of another kind."""
+        self._made, self.pipeline = made, made()
 
     @property
     def stages(self) -> Stages:

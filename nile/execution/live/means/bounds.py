@@ -87,7 +87,7 @@ class Means:
     @property
     def held(self) -> int:
         """Bytes that all held after the last push."""
-        return self._besides + sum(each.bytes for each in self._gates)
+        return self._besides + sum(each.bytes + each.apart for each in self._gates)
 
     @property
     def besides(self) -> int:
@@ -172,6 +172,27 @@ class Means:
             return 0
         return min(MOST_LEVEL, math.ceil(math.log2(tuples / max(allowed, 1.0))))
 
+    def _share(self, gate: Gate) -> float:
+        """Of what is left for all."""
+        return gate.weight / sum(each.weight for each in self._gates)
+
+    def room(self, gate: Gate) -> float:
+        """Bytes that a plan may hold, what it holds now among them; inf without a bound."""
+        if self.memory is None:
+            return math.inf
+        return max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
+
+    def fits(self, gate: Gate, name: str, tuples: int, at: int, each: float) -> bool:
+        """Whether, as fast as they come, all tuples of the windows would find room beside what a plan holds apart.
+
+        each: bytes of one; of the batch as in `level`.
+        """
+        rate, window = gate.rate(name, tuples, at), gate.made.window
+        if self._by_cpu(gate, name, tuples) < tuples or window is None:
+            return False
+        room = self.room(gate)
+        return gate.bytes + gate.apart <= room and (rate * window + tuples) * each <= _SAFE * (room - gate.apart)
+
     def _by_memory(self, gate: Gate, name: str, tuples: int, at: int) -> float:
         """How many of the tuples there is room for."""
         if self.memory is None:
@@ -180,7 +201,7 @@ class Means:
         spare = self.memory * _FILL - self.held
         if spare < 0:
             return tuples / 2.0 ** (gate.newest(name) + 1)
-        part = spare * gate.weight / sum(each.weight for each in self._gates)
+        part = spare * self._share(gate)
         if gate.peak == 0:
             return math.inf if tuples <= part / _BYTES else part / _BYTES
         if held >= 4 * max(gate.grown, 1) and there <= gate.bytes:

@@ -113,11 +113,16 @@ class Gate:
 
     def twin(self) -> Gate:
         """For a plan of equal state that goes its own way."""
-        other = Gate(self.made, self._positions, self._hasher, self.ask)
+        other = type(self)(self.made, self._positions, self._hasher, self.ask)
         other.weight, other.peak, other.grown, other.bytes = self.weight, self.peak, self.grown, self.bytes
         other.cost = self.cost.twin()
         other._restore(self.capture())
         return other
+
+    @property
+    def apart(self) -> int:
+        """Bytes of the plan beside `memory`, which what is let in does not change."""
+        return 0
 
     @property
     def came(self) -> Mapping[str, int]:

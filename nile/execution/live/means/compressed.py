@@ -1,0 +1,233 @@
+"""Standing DISTINCT and UNION that only append, inside the bounds of their database: exact, or by a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nile.exact.state.held import MOST, Held, State
+from nile.execution.choice import Choice
+from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.means.bounded import BoundedSubscription
+from nile.execution.live.means.gate import Gate
+from nile.execution.live.means.squeezed import Squeezed
+from nile.execution.live.means.weighing import Weighed
+from nile.execution.live.means.worth import CONFIDENCE, counted
+from nile.execution.live.running import Running
+from nile.runtime.recent import cells_in
+from nile.sql.plan import Distinct, Filter, Plan, Project, Query, SetOperation, Stream, leaves_of
+from nile.streams.manager import TupleBatch
+from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
+
+__all__ = ["CompressedSubscription", "compressed"]
+
+Array = np.ndarray[Any, Any]
+_PART = 4.0
+"""A filter takes this part of what its plan may hold: the rest is for all that the windows hold, once that fits."""
+_CELLS = 8
+"""A tuple that was held, where only CPU time is bounded."""
+_BYTES = 256.0
+"""Of a tuple, where nobody knows."""
+
+
+def compressed(query: Query, choice: Choice, live: Mapping[str, object]) -> Weighed | None:
+    """What of a query a filter of last times may stand for; None: nothing.
+
+    That is DISTINCT, and UNION without ALL, of live streams with equal windows of time, or none, under `append` and
+    projections alone: with emit `changes` it would have to be told which values leave, which a filter does not know,
+    and above other operators what it misses might make more output.
+    """
+    plan = query.plan
+    while isinstance(plan, Project):
+        plan = plan.input
+    leaves = leaves_of(plan)
+    streams = [leaf for leaf in leaves if isinstance(leaf, Stream) and leaf.name in live]
+    if choice.emit != "append" or choice.scheduling != "nta" or len(streams) < len(leaves) or not _told_apart(plan):
+        return None
+    windows = {leaf.window for leaf in streams}
+    if len(windows) != 1 or not isinstance(window := windows.pop(), int | None):
+        return None
+    return Weighed(query, "values", len(query.plan.fields), window, {})
+
+
+def _told_apart(plan: Plan) -> bool:
+    if isinstance(plan, SetOperation):
+        sides = (plan.left, plan.right)
+        return plan.kind == "union" and not plan.all and all(map(_chain, sides))
+    return isinstance(plan, Distinct) and _chain(plan.input)
+
+
+def _chain(plan: Plan) -> bool:
+    while isinstance(plan, Filter | Project):
+        plan = plan.input
+    return isinstance(plan, Stream)
+
+
+class Narrow(Gate):
+    """In front of a plan that takes all tuples in, but may hold a filter in the place of them.
+
+    level: 1 while it does.
+    """
+
+    pipeline: Callable[[], Squeezed]
+    room: Callable[[Gate], float]
+    fits: Callable[[Gate, str, int, int, float], bool]
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._each = _BYTES
+
+    def twin(self) -> Gate:
+        other = super().twin()
+        assert isinstance(other, Narrow)
+        other._each, other.room, other.fits = self._each, self.room, self.fits
+        return other
+
+    @property
+    def level(self) -> int:
+        return int(self.pipeline().squeezed)
+
+    @property
+    def apart(self) -> int:
+        return self.pipeline().apart
+
+    def let_in(self, name: str, batch: TupleBatch) -> tuple[Array, pa.RecordBatch]:
+        """All tuples of a batch, after it is decided what holds them."""
+        rows, n = batch.carried, len(batch)
+        assert rows is not None
+        if not n:
+            return batch.ts, rows
+        pipeline, ledger, at = self.pipeline(), self._ledgers[name], int(batch.ts[-1])
+        ledger.begun = int(batch.ts[0]) if ledger.begun is None else ledger.begun
+        if not pipeline.squeezed:
+            if self.ask(self, name, n, at):
+                held = self.held()
+                self._each = pipeline.exactly / held if held else _BYTES
+                pipeline.squeeze(self._cells(held))
+                self._forgotten()
+        elif self.fits(self, name, n, at, self._each):
+            pipeline.refill()
+        elif pipeline.refilling:
+            pipeline.let_go()
+            self._forgotten()
+        ledger.add(at, n, n, 0)
+        if pipeline.squeezed and not pipeline.refilling:
+            ledger.took_in[-1] = 0
+        self.peak = max(self.peak, self.held())
+        return batch.ts, rows
+
+    def _cells(self, held: int) -> int:
+        room = self.room(self)
+        return cells_in(8 * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART))
+
+    def _forgotten(self) -> None:
+        """Nothing is held of what was let in."""
+        for each in self._ledgers.values():
+            each.took_in = [0] * len(each.took_in)
+        self.peak = self.grown = self.bytes = self.peak_before = 0
+        self.jumps = []
+
+
+class CompressedSubscription(BoundedSubscription):
+    """A standing DISTINCT or UNION of a database with bounds, with emit `append`.  Made by `Database.subscribe`.
+
+    While state does not suffice, a filter of last times tells which values are new: every output is right, some are
+    missed, and `estimate` tells how many there are in the exact answer, with its interval.  Exact again once a window
+    has passed in which all fitted; queries without a WINDOW stay approximate.
+    """
+
+    _base: Array
+
+    def _prepare(self, plan: Running) -> None:
+        was = plan.pipeline
+        plan.run_by(partial(Squeezed, was.plan, was.scheduling, signed=was.signed, hasher=self._hasher))
+        self._base = np.zeros(2)
+        names = {leaf.name: leaf.position for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)}
+        gate = Narrow(self._made, names, self._hasher, self._level)
+        gate.room, gate.fits = self._means.room, self._means.fits
+        self._attach(plan, gate)
+
+    def _attach(self, plan: Running, gate: Gate) -> None:
+        assert isinstance(gate, Narrow)
+        gate.pipeline = partial(_pipeline, plan)
+        super()._attach(plan, gate)
+        gate.memory = partial(_exactly, plan)
+
+    @property
+    def _worth(self) -> Array:
+        """Of its outputs so far: what they stand for beyond themselves, and that squared: float64 [2]."""
+        return np.asarray(_pipeline(self._plan).worth[:2] - self._base)
+
+    def join(self, other: ExactSubscription) -> bool:
+        before = [(each, each._worth) for each in self._plan.readers]
+        if not super().join(other):
+            return False
+        for each, worth in before:
+            each._base = _pipeline(each._plan).worth[:2] - worth
+        return True
+
+    def _alone(self) -> None:
+        worth = self._worth
+        super()._alone()
+        self._base = _pipeline(self._plan).worth[:2] - worth
+
+    @property
+    def estimate(self) -> Estimate:
+        """How many outputs the exact answer has so far: at least those there are."""
+        with self._lock:
+            beyond, squares = self._worth
+            value = self.outputs + float(beyond)
+            if beyond <= 0.0:
+                return Estimate.exact(float(self.outputs))
+            low, high = counted(np.array([value]), np.array([squares]), float(_pipeline(self._plan).worth[2]))
+            return Estimate(value, max(float(low[0]), float(self.outputs)), float(high[0]), CONFIDENCE, False)
+
+    def intervals(self) -> pa.Table:
+        """The rows as they stand, all of them `certain`.  Raises ConfigError while a filter stands for them."""
+        if self.approximate:
+            raise ConfigError(
+                "intervals: needed a query that holds its rows; got DISTINCT with emit='append' beyond its bounds, of "
+                "which a filter holds when values last came; read estimate, for outputs so far"
+            )
+        return super().intervals()
+
+    def capture(self) -> State:
+        with self._lock:
+            gate = self.gate
+            assert isinstance(gate, Narrow)
+            means = {
+                "worth": np.append(self._worth, _pipeline(self._plan).worth[2]),
+                "each": np.array([gate._each]),
+                "peak": gate.peak,
+                "gate": gate.capture(),
+            }
+            return {**ExactSubscription.capture(self), "means": means}
+
+    def _go_on_from(self, held: Held) -> None:
+        """Raises EnvelopeError for a state that is not of this query."""
+        part, gate = held.part("means"), self.gate
+        assert isinstance(gate, Narrow)
+        worth = part.array("worth", "float64", (3,))
+        gate._each = float(part.array("each", "float64", (1,))[0])
+        gate.peak = part.integer("peak", 0, MOST)
+        gate.restore(part.part("gate"))
+        part.end()
+        ExactSubscription._go_on_from(self, held)
+        pipeline = _pipeline(self._plan)
+        if not pipeline.squeezed:
+            pipeline.worth = worth.copy()
+        self._base = pipeline.worth[:2] - worth[:2]
+
+
+def _pipeline(plan: Running) -> Squeezed:
+    assert isinstance(plan.pipeline, Squeezed)
+    return plan.pipeline
+
+
+def _exactly(plan: Running) -> int:
+    return _pipeline(plan).exactly
