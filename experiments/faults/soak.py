@@ -112,6 +112,8 @@ def soak(asked: Soak, told: Callable[[str], object] = lambda *_: None) -> SoakRe
         for name in "ab":
             db.accounting(name).check()
         took = time.monotonic() - begun
+        if len(curve) == 1:  # one batch took all of the time
+            curve.append((took / 60, *anonymous(), descriptors()))
     warm = [point for point in curve if point[0] >= _WARM * asked.minutes] or curve
     slope = 0.0 if len(warm) < 2 else float(np.polyfit([p[0] / 60 for p in warm], [p[1] for p in warm], 1)[0])
     return SoakReport(asked, tuples, outputs, tuples / took, slope, warm[-1][3] - warm[0][3], tuple(curve))

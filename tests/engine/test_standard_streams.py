@@ -14,6 +14,7 @@ from nile.shell import Shell
 from nile.spark.ingesting.inputs import check_there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(len(SITUATIONS)), ids=SITUATIONS)
 def test_a_statement_ends_with_a_sentence_and_a_status_whatever_its_streams_are(seed: int) -> None:
     assert attempted(FAULT, [seed]).failed == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -12,6 +13,7 @@ import nile
 SCHEMA = [("ts", pa.float64()), ("item", pa.int64()), ("price", pa.float64())]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(n=some.integers(0, 1_200), seed=some.integers(0, 1 << 30), items=some.sampled_from([1, 7, 300, 2_000]))
 def test_a_summary_changes_no_end_of_progress(n: int, seed: int, items: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from oracle_pipeline import key
 from test_pipeline_duckdb import ROW, Maker, near, stream
 from test_standing_sql import QUERIES, SCHEMA, WINDOW, rows, summed
+from thinning import thinned
 from workload_pipeline import told
 
 import nile
@@ -143,7 +144,7 @@ MORE = [
 ]
 
 
-@pytest.mark.parametrize("query", [*QUERIES, *MORE])
+@pytest.mark.parametrize("query", thinned([*QUERIES, *MORE], 2))
 def test_a_standing_query_corrects_what_it_told(query: str, tmp_path: Path) -> None:
     streams = {"a": rows(1, 30), "b": rows(2, 30)}
     gone: dict[str, dict[int, int]] = {"a": {}, "b": {}}

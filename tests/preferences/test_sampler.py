@@ -42,7 +42,9 @@ def _held(part: Outputs) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return part.high - part.low
 
 
-@pytest.mark.parametrize("budget", [0.01, 0.02, 0.05, 0.2, 0.5])
+@pytest.mark.parametrize(
+    "budget", [0.01, pytest.param(0.02, marks=pytest.mark.slow), 0.05, pytest.param(0.2, marks=pytest.mark.slow), 0.5]
+)
 @pytest.mark.parametrize("name", ["few keys", "zipf 1", "mostly rare keys", "drifting"])
 @pytest.mark.parametrize(
     "options",

@@ -198,7 +198,10 @@ def test_rows_of_a_table_by_name_and_type(postgres: Any) -> None:
     assert "slot" in found["error"][2]
 
 
-@pytest.mark.parametrize(("kills", "each"), [(3, 2_000), pytest.param(50, 20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("kills", "each"),
+    [pytest.param(3, 2_000, marks=pytest.mark.slow), pytest.param(50, 20_000, marks=pytest.mark.long)],
+)
 def test_a_server_that_is_killed_loses_and_repeats_nothing(postgres: Any, kills: int, each: int) -> None:
     address, connect, start, stop = postgres
     with connect() as client:

@@ -118,7 +118,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], i
     return files_of(root), done[0]
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_crash_at_any_operation_leaves_whole_batches_and_the_next_run_the_same_bytes(
     tmp_path: Path, whole: tuple[dict[str, bytes], int], after: bool
 ) -> None:

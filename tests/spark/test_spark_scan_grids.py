@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from spark_stand_in import StandIn
 from test_spark_build import in_turn
+from thinning import thinned
 from workload_lake import write_lake
 
 import nile
@@ -158,7 +159,7 @@ def _guided(lake: Path, store: Path, question: str, preference: str) -> None:
 
 @pytest.mark.usefixtures("db")
 @pytest.mark.parametrize("preference", ["desc", "weighted"])
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", thinned(QUESTIONS, 3))
 def test_each_scan_that_claims_a_built_grid_reads_it(
     root: Path, tmp_path: Path, question: str, preference: str
 ) -> None:

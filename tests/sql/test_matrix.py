@@ -12,6 +12,7 @@ import matrix
 import pytest
 from matrix import BEGIN, END, QUESTIONS, ROWS, Cell
 from spark_stand_in import StandIn
+from thinning import thinned
 
 import nile
 from nile.spark.scan import scan as scan_module
@@ -138,7 +139,7 @@ GROWING = [
 """The questions whose progress over a history docs/matrix.md says reads the summaries."""
 
 
-@pytest.mark.parametrize(("question", "preference"), GROWING)
+@pytest.mark.parametrize(("question", "preference"), thinned(GROWING, 4))
 def test_progress_reads_a_summary_finds_the_same_and_visits_less(question: str, preference: str) -> None:
     """Progress ends in the exact answer: what the summaries of a history rule out was nothing."""
     db = matrix.live(pushed=True, n=6_000, items=6_000)

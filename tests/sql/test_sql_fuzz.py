@@ -53,11 +53,12 @@ def check_many(count: int, seed: int) -> tuple[int, int]:
     return read, refused
 
 
-def test_twenty_thousand_statements_give_plans_or_named_errors() -> None:
+@pytest.mark.parametrize("statements", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_many_statements_give_plans_or_named_errors(statements: int) -> None:
     read_statement("SELECT room FROM rooms", CATALOG)  # sqlglot and Arrow load on first use
-    read, refused = check_many(20_000, 2011)
-    assert read > 1_500
-    assert refused > 10_000
+    read, refused = check_many(statements, 2011)
+    assert read > 0.075 * statements
+    assert refused > 0.5 * statements
 
 
 @pytest.mark.long

@@ -28,6 +28,7 @@ time.sleep(float(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.0, 0.011])
 def test_a_thread_that_pushes_may_be_stopped_by_the_end_of_the_interpreter(tmp_path: Path, after: float) -> None:
     """Daemon threads are stopped wherever they are: in the middle of a push, of a checkpoint, or between them."""

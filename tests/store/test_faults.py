@@ -51,6 +51,7 @@ def test_a_failing_seed_is_one_failed_attempt_with_its_number() -> None:
     assert controlled(fault, [1, 2]).pale == [1]
 
 
+@pytest.mark.slow
 def test_the_scoreboard_runs_in_processes_and_says_how_to_run_a_seed_again() -> None:
     fault = FAULTS["insert-delete"]
     scores = scoreboard([fault], full=False, seed=17, jobs=1)
@@ -72,6 +73,7 @@ def test_the_command_prints_the_scoreboard_and_writes_it(tmp_path: Path) -> None
     assert written["faults"]["insert-delete"]["failed"] == []
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_costs_the_attempt_that_it_was_in() -> None:
     """What was tried before is kept, and the next process goes on behind it."""
     score, crew = Score(asked=9), []
@@ -100,6 +102,7 @@ def test_seeds_that_were_tried_are_not_tried_again() -> None:
     assert Score.of(json.loads(json.dumps(score.as_dict()))) == score
 
 
+@pytest.mark.slow
 def test_what_the_time_did_not_suffice_for_is_told_and_gone_on_with(tmp_path: Path) -> None:
     arguments = ["bench", "faults", "insert-delete", "--out", str(tmp_path)]
     cut = CliRunner().invoke(main, [*arguments, "--minutes", "1e-9"])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from thinning import thinned
 
 import nile
 from nile.pyramid.grid.manager import SummaryManager
@@ -406,7 +407,7 @@ def test_regions_are_visited_in_the_order_in_which_the_summary_promises_matches(
 
 @pytest.mark.parametrize("kind", ["desc", "asc", "weighted"])
 @pytest.mark.parametrize("output", ["pairs", "ranges"])
-@pytest.mark.parametrize("fade", [1.0, 0.5])
+@pytest.mark.parametrize("fade", thinned([0.5, 1.0], 2))
 def test_a_join_that_shared_grids_guide_gives_true_pairs_within_its_budget(kind: str, output: str, fade: float) -> None:
     db = guided(n=6_000)
     query = db.join("s1", "s2", on="item", window=900).prefer(kind, fade=fade).guided_by("countsketch")
