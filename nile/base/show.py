@@ -17,7 +17,7 @@ from nile.summaries.heavy import rich_console as console
 from nile.summaries.heavy import rich_markup as markup
 from nile.summaries.heavy import rich_table as table
 
-__all__ = ["FORMATS", "cell_text", "first_rows", "render"]
+__all__ = ["FORMATS", "cell_text", "first_rows", "jsonable", "render"]
 
 FORMATS = ("table", "csv", "json", "markdown")
 
@@ -145,15 +145,20 @@ def _csv(names: Sequence[str], _types: Sequence[str], rows: Rows, _width: int) -
 
 
 def _json(names: Sequence[str], _types: Sequence[str], rows: Rows, _width: int) -> str:
-    lines = [json.dumps(dict(zip(names, map(_jsonable, row), strict=True)), ensure_ascii=False) for row in rows]
+    lines = [json.dumps(dict(zip(names, map(jsonable, row), strict=True)), ensure_ascii=False) for row in rows]
     return "".join(line + "\n" for line in lines)
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """A value as JSON has it: numbers that it has none of as null, times and bytes as the shell writes them."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [jsonable(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): jsonable(each) for name, each in value.items()}
     return _plain(value)
 
 

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
-FORMAT = 6
-"""Of what a manifest's state says; a store of a newer one is refused.  6: streams read connectors; 5: arrays lie in
-pieces; 4: constraints are declared; 3: queries fill streams, or relations change; 2: outputs wait in files of their
-own; without any, 1 is written."""
+FORMAT = 7
+"""Of what a manifest's state says; a store of a newer one is refused.  7: sinks send; 6: streams read
+connectors; 5: arrays lie in pieces; 4: constraints are declared; 3: queries fill streams, or relations change; 2:
+outputs wait in files of their own; without any, 1 is written."""
 
 _UNREAD_SHARE = 4
 """Outputs that nobody reads may take this part of what kept rows may take, all together, before they go to files."""
@@ -231,6 +231,8 @@ class Keeper:
             }
             if definition.into is not None or definition.runs is not None:
                 state["format"] = max(state["format"], 3)
+            if definition.sends is not None:
+                state["format"] = FORMAT
             if filed:
                 state["format"] = max(state["format"], 2)
                 state["queries"][name]["filed"] = [[each.file.name, each.skip] for each in filed]
@@ -322,7 +324,7 @@ class Keeper:
                     f"it names, or drop the query: `nile store repair {self.where}`"
                 ) from error
             state = content(self._envelope(value, _QUERY))
-            standing = live.subscribe(query, options, None, name=name, state=state, into=wanted.into)
+            standing = live.subscribe(query, options, None, name=name, state=state, into=wanted.into or wanted.sends)
             live.standing.redefine(name, wanted)
             standing.epoch = integer(value, "epoch", self.where)
             standing.refill(self._filed(value, standing.schema))

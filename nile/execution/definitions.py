@@ -19,6 +19,7 @@ __all__ = [
     "Filling",
     "QueryDefinition",
     "Reads",
+    "Sends",
     "SourceDefinition",
     "StreamDefinition",
     "checked_offset",
@@ -36,6 +37,14 @@ _MOST_OFFSET = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Where a live stream's tuples come from.  using: the name of a connector; address: what it is given."""
+
+    using: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sends:
+    """Where the rows of a standing query are sent.  using: the name of a sink; address: what it is given."""
 
     using: str
     address: str
@@ -181,7 +190,8 @@ class QueryDefinition:
     """A standing query with a name: its text with parameters written out, and the options that were said.
 
     approximate: those of a query WITH PREFERENCE, beside its budget, which stands in its text.  into: where its rows
-    go; None: to whoever reads it.  runs: what says how it runs since its plan was changed; None: this does.
+    go; None: to whoever reads it.  sends: the sink that alone reads it, None: there is none.  runs: what says how it
+    runs since its plan was changed; None: this does.
     """
 
     text: str
@@ -191,6 +201,7 @@ class QueryDefinition:
     windows: str | None = None
     approximate: tuple[tuple[str, str | float], ...] = ()
     into: Filling | None = None
+    sends: Sends | None = None
     runs: QueryDefinition | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
@@ -198,7 +209,8 @@ class QueryDefinition:
         runs = {} if self.runs is None else {"runs": self.runs.as_json()}
         approximate = {"approximate": dict(self.approximate)} if self.approximate else {}
         into = {} if self.into is None else {"into": asdict(self.into)}
-        return {"text": self.text, "options": self._exact(), **approximate, **into, **runs}
+        sends = {} if self.sends is None else {"sends": asdict(self.sends)}
+        return {"text": self.text, "options": self._exact(), **approximate, **into, **sends, **runs}
 
     def options(self) -> dict[str, str | float]:
         """The options that were said, by name."""
@@ -228,9 +240,11 @@ class QueryDefinition:
             filling = section(value, "into", where)
             relation = filling.get("relation") is True
             into = Filling(text(filling, "stream", where), names(filling, "columns", where), relation)
+        told = section(value, "sends", where) if value.get("sends") is not None else None
+        sends = None if told is None else Sends(text(told, "using", where), text(told, "address", where))
         runs = cls.from_json(section(value, "runs", where), where) if "runs" in value else None
         approximate = tuple(sorted(given.items()))
-        return cls(text(value, "text", where), **exact, approximate=approximate, into=into, runs=runs)
+        return cls(text(value, "text", where), **exact, approximate=approximate, into=into, sends=sends, runs=runs)
 
 
 def checked_offset(offset: Any, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nile.sql.statements import Copy, CreateRelation, CreateSensors, CreateStream, Statement
+from nile.sql.statements import Copy, CreateRelation, CreateSensors, CreateSink, CreateStream, Statement
 from nile.summaries.errors import SqlError
 
 __all__ = ["check_names_no_file", "check_stays_inside"]
@@ -19,7 +19,7 @@ def check_names_no_file(paths: Sequence[str]) -> None:
 
 
 def check_stays_inside(statement: Statement) -> None:
-    """Raises SqlError for a statement that reads or writes files, or loads code that it names."""
+    """Raises SqlError for a statement that reads or writes files, connects somewhere, or loads code that it names."""
     match statement:
         case Copy():
             raise SqlError(
@@ -29,6 +29,11 @@ def check_stays_inside(statement: Statement) -> None:
             raise SqlError(
                 "CREATE SENSORS: needed a statement that loads no code here; got one; make them where the database "
                 "is opened"
+            )
+        case CreateSink():
+            raise SqlError(
+                f"CREATE SINK: needed a statement that sends nothing anywhere here; got {statement.using.upper()}; "
+                "make it where the database is opened"
             )
         case CreateStream() if statement.using is not None:
             raise SqlError(

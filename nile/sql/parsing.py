@@ -13,6 +13,8 @@ from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tokens import Token
 from nile.pyramid.grid.choosing import KINDS
 from nile.pyramid.grid.spec import SummarySpec
+from nile.sensors.sinks import SINKS
+from nile.sensors.sinks.sink import sink_of
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.changing import read_delete, read_insert, read_punctuate, read_update
@@ -27,6 +29,7 @@ from nile.sql.reading.sources import read_source
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import (
     CreateMaterialized,
+    CreateSink,
     CreateSummary,
     CreateView,
     Describe,
@@ -35,7 +38,8 @@ from nile.sql.statements import (
     Statement,
 )
 from nile.summaries.catalogue import CATALOGUE
-from nile.summaries.errors import ConfigError, MemoryRefused
+from nile.summaries.errors import ConfigError, MemoryRefused, SourceError
+from nile.summaries.heavy import pa
 
 __all__ = ["read_other"]
 
@@ -58,8 +62,10 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         if cursor.take("MATERIALIZED"):
             cursor.need("VIEW")
             return _materialized(cursor, text, catalog, replace)
-        kinds = ("STREAM", "RELATION", "SENSORS", "SUMMARY", "VIEW")
-        kind = cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY or VIEW after CREATE")
+        kinds = ("STREAM", "RELATION", "SENSORS", "SUMMARY", "VIEW", "SINK")
+        kind = cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY, VIEW or SINK after CREATE")
+        if kind == "SINK":
+            return _sink(cursor, text, catalog, replace)
         if kind == "VIEW":
             return _view(cursor, text, catalog, replace)
         if kind == "SENSORS":
@@ -155,6 +161,22 @@ def _materialized(cursor: Cursor, text: str, catalog: Catalog, replace: bool) ->
     return CreateMaterialized(name, query, _called(query, columns, tokens[0].start), replace)
 
 
+def _sink(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateSink:
+    """name TO sink 'address' AS query."""
+    name = new_name(cursor, "sink")
+    cursor.need("TO")
+    start = cursor.start
+    using = cursor.one_of(map(str.upper, SINKS), f"one of {', '.join(SINKS).upper()} after TO").lower()
+    address = cursor.text("an address in quotes")
+    tokens = _after_as(cursor)
+    query = rewrite(read_query(text, tokens, catalog, cursor.values), catalog)
+    try:
+        sink_of(using, address, pa.schema([(field.name, field.type) for field in query.plan.fields]))
+    except SourceError as error:
+        raise Fault(str(error), start) from None
+    return CreateSink(name, using, address, query, replace)
+
+
 def _viewed(cursor: Cursor) -> tuple[str, list[str], Sequence[Token]]:
     """name [(column, ...)] AS: those, and the tokens of the query, which are stepped over."""
     name, columns = new_name(cursor, "view"), []
@@ -163,12 +185,17 @@ def _viewed(cursor: Cursor) -> tuple[str, list[str], Sequence[Token]]:
         while cursor.take(","):
             columns.append(cursor.name("a name for a column").text)
         cursor.need(")")
+    return name, columns, _after_as(cursor)
+
+
+def _after_as(cursor: Cursor) -> Sequence[Token]:
+    """AS query: the tokens of the query, which are stepped over."""
     cursor.need("AS")
     if cursor.word() not in QUERY_WORDS:
         raise cursor.fault("SELECT after AS")
     tokens = cursor.tokens[cursor.at :]
     cursor.at = len(cursor.tokens)
-    return name, columns, tokens
+    return tokens
 
 
 def _called(query: Query, columns: Sequence[str], start: int) -> tuple[str, ...]:
@@ -307,20 +334,21 @@ def _drop(cursor: Cursor, catalog: Catalog) -> Drop:
         cursor.need("VIEW")
         exists = cursor.take("IF", "EXISTS")
         return Drop("materialized view", cursor.name("the name of a view").text, exists)
-    kinds: dict[str, Literal["stream", "relation", "sensors", "summary", "view", "query"]] = {
+    kinds: dict[str, Literal["stream", "relation", "sensors", "summary", "view", "query", "sink"]] = {
         "STREAM": "stream",
         "RELATION": "relation",
         "SENSORS": "sensors",
         "SUMMARY": "summary",
         "VIEW": "view",
         "QUERY": "query",
+        "SINK": "sink",
     }
-    kind = kinds[cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY, VIEW or QUERY after DROP")]
+    kind = kinds[cursor.one_of(kinds, "STREAM, RELATION, SENSORS, SUMMARY, VIEW, QUERY or SINK after DROP")]
     if cursor.take("IF"):
         cursor.need("EXISTS")
         return Drop(kind, cursor.name(f"the name of a {kind}").text, True)
-    if kind == "query":  # the catalog knows none
-        return Drop(kind, cursor.name("the name of a standing query").text)
+    if kind in ("query", "sink"):  # the catalog knows none
+        return Drop(kind, cursor.name(f"the name of a {'standing query' if kind == 'query' else kind}").text)
     entries = catalog.entries.values()
     known = {
         "stream": [entry.name for entry in entries if entry.is_stream],

@@ -8,6 +8,7 @@ from nile.sql.statements import (
     CreateMaterialized,
     CreateRelation,
     CreateSensors,
+    CreateSink,
     CreateStream,
     CreateSummary,
     CreateView,
@@ -46,6 +47,9 @@ def statement_text(statement: Statement) -> str:
             return _create(statement)
         case CreateSensors():
             return _create_sensors(statement)
+        case CreateSink():
+            place = f"{statement.using.upper()} {text_literal(statement.address)}"
+            return f"{_made('SINK', statement)} TO {place} AS {query_text(statement.query)}"
         case CreateSummary():
             return _create_summary(statement)
         case CreateView():
@@ -89,7 +93,7 @@ def statement_text(statement: Statement) -> str:
             return f"SUMMARIZE {query_text(statement.query)}"
 
 
-_Created = CreateStream | CreateRelation | CreateSensors | CreateSummary | CreateView | CreateMaterialized
+_Created = CreateStream | CreateRelation | CreateSensors | CreateSink | CreateSummary | CreateView | CreateMaterialized
 
 
 def _at(at: str | float | None) -> str:

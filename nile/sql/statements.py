@@ -16,6 +16,7 @@ __all__ = [
     "CreateMaterialized",
     "CreateRelation",
     "CreateSensors",
+    "CreateSink",
     "CreateStream",
     "CreateSummary",
     "CreateView",
@@ -192,6 +193,20 @@ class CreateMaterialized:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSink:
+    """CREATE [OR REPLACE] SINK name TO sink 'address' AS query: a standing query whose rows are sent on as they come.
+
+    using: the name of a sink; address: where it sends.
+    """
+
+    name: str
+    using: str
+    address: str
+    query: Query
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """DECLARE {ORDERED | CLUSTERED | PUNCTUATED} stream (column, ...) [WITHIN k] [ON VIOLATION {FAIL | COUNT | RELAX}],
     DECLARE {MANY ONE | REFERENTIAL} stream (column, ...) TO parent (column, ...) [WITHIN k] [ON VIOLATION ...];
@@ -225,9 +240,9 @@ class Punctuate:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """DROP STREAM | RELATION | SENSORS | SUMMARY | [MATERIALIZED] VIEW | QUERY [IF EXISTS] name."""
+    """DROP STREAM | RELATION | SENSORS | SUMMARY | [MATERIALIZED] VIEW | QUERY | SINK [IF EXISTS] name."""
 
-    kind: Literal["stream", "relation", "sensors", "summary", "view", "materialized view", "query"]
+    kind: Literal["stream", "relation", "sensors", "summary", "view", "materialized view", "query", "sink"]
     name: str
     if_exists: bool = False
 
@@ -324,6 +339,7 @@ Statement = (
     | CreateStream
     | CreateRelation
     | CreateSensors
+    | CreateSink
     | CreateSummary
     | CreateView
     | CreateMaterialized

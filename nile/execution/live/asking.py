@@ -8,7 +8,7 @@ from typing import Any
 
 from nile.execution.approximate.run import is_approximate
 from nile.execution.choice import choose
-from nile.execution.definitions import Filling, QueryDefinition
+from nile.execution.definitions import Filling, QueryDefinition, Sends
 from nile.execution.exact.promised import Known
 from nile.execution.live.approximate.aggregate import SampledSubscription, is_aggregate
 from nile.execution.live.approximate.join import ApproximateSubscription
@@ -68,14 +68,16 @@ class Asked:
         return made
 
 
-def asked_for(query: Query, options: Options, name: str | None, into: Filling | None = None) -> Asked:
+def asked_for(query: Query, options: Options, name: str | None, into: Filling | Sends | None = None) -> Asked:
     """Raises ConfigError for options that a standing query of this kind, or a store, does not take.
 
-    into: where its rows go: then they have to be new ones.
+    into: where its rows go: into a stream, they have to be new ones.
     """
     asked = _asked(query, options, name)
     if into is None:
         return asked
+    if isinstance(into, Sends):
+        return replace(asked, definition=replace(asked.definition, sends=into))
     if into.relation:
         if asked.approximate:
             raise ConfigError(f"view '{into.stream}': needed an exact query; got one WITH PREFERENCE; leave it out")

@@ -16,6 +16,7 @@ from nile.execution.live.constraints import Constraints
 from nile.execution.live.inputs.inflow import Inflows
 from nile.execution.live.keeping import Keeping
 from nile.execution.live.means.bounds import Means
+from nile.execution.live.outputs.outflow import Outflows
 from nile.execution.live.scheduled import Schedule, Scheduled
 from nile.execution.live.subscriptions import Subscriptions
 from nile.execution.live.summaries import LiveSummaries
@@ -70,8 +71,10 @@ class Known:
         if keeper is not None:
             keeper.restore(self, names)
         self.inflows = Inflows(self)  # type: ignore[arg-type]  # every one of these is a Live
+        self.outflows = Outflows(self)  # type: ignore[arg-type]
         if keeper is not None and not keeper.directory.read_only:
             self.inflows.follow()
+            self.outflows.follow()
 
     @property
     def memory(self) -> int | None:
@@ -256,6 +259,7 @@ class Known:
                 self._remember()
             if not self._changing:
                 self.inflows.follow()
+                self.outflows.follow()
             return done
 
     def follow_summaries(self) -> None:

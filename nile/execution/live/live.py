@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
 from nile.base.raw import RawBatch
-from nile.execution.definitions import Filling, checked_offset
+from nile.execution.definitions import Filling, Sends, checked_offset
 from nile.execution.live.asking import asked_for, check_remembered
 from nile.execution.live.inputs.feeding import inputs_of
 from nile.execution.live.into import Into
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Live"]
 
 _UNREAD_SHARE = 32  # of this machine's memory: what outputs that nobody reads may take, without a limit
+_UNSENT = 1 << 20
+"""Rows that wait for a sink at most, where there are no files of a store for them; then pushes wait."""
 
 
 class Live(Known):
@@ -283,14 +285,16 @@ class Live(Known):
         state: Mapping[str, Any] | None = None,
         unread: int | None = None,
         when_full: str = "wait",
-        into: Filling | None = None,
+        into: Filling | Sends | None = None,
     ) -> Subscription:
         """A standing query.  name: with one, the store keeps it, and asking again goes on with it.
 
         state: what it held when it was kept; unread, when_full: how many rows may wait for its reader, and what then;
-        into: where its rows go instead.
+        into: where its rows go instead: to a stream or relation of this database, or by a sink.
         """
         new: Subscription | None = None
+        if isinstance(into, Sends) and self._keeper is None:
+            unread = _UNSENT
         most = memory_bytes() // _UNREAD_SHARE if self._keeper is None else None  # with a store the rest is in files
         try:
             with self.lock:
@@ -309,7 +313,7 @@ class Live(Known):
                     promised = self.constraints.known()
                     made = new = asked.made(self.names, known, self.commits, callback, state, promised, self.means)
                     made.bound(unread, when_full, self.tick, most)
-                    filled = None if into is None else self._filling(made, into)
+                    filled = self._filling(made, into) if isinstance(into, Filling) else None
                     with INTERRUPTS:
                         self.names.check_open()
                         self.standing.add(made, name, asked.definition)
@@ -365,6 +369,8 @@ class Live(Known):
         With a store nothing ends: a last checkpoint is written, and the next process goes on.
         """
         self.inflows.close()
+        if self._keeper is not None:
+            self.outflows.stop()  # before the last checkpoint, which so has what they have sent
         with self.lock:
             if self.names.closed:
                 return
@@ -390,4 +396,6 @@ class Live(Known):
                     self.names.close()
                     if keeper is not None:
                         keeper.close()
+        self.outflows.drain()
+        with self.lock:
             self.commits.complain()

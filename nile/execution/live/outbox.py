@@ -42,6 +42,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         self._tick: Callable[[], None] = lambda: None
         self._fault: BaseException | None = None
         self.into: Into | None = None
+        self.reader: object | None = None
+        """Who alone may read: a sink, whose rows these are."""
         self._hearing: list[Callable[[], None]] = []
         self._outputs = 0
         self.dropped = 0
@@ -160,13 +162,14 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """Like `poll`, as pairs of the ordinal of its first row and a batch."""
         return self._read(lambda found: found)  # type: ignore[no-any-return]
 
-    def peek(self, ordinal: int, most: int) -> list[tuple[int, pa.RecordBatch]]:
+    def peek(self, ordinal: int, most: int, by: object = None) -> list[tuple[int, pa.RecordBatch]]:
         """As `poll_numbered`, from the output `ordinal` on and until they take `most` bytes; all of it goes on waiting.
 
-        For readers who may come back for it: `release` lets go.  Raises what ended the query, after all outputs.
+        For readers who may come back for it: `release` lets go.  by: who asks.  Raises what ended the query, after all
+        outputs.
         """
         with self._lock:
-            self._check_here()
+            self._check_here(by)
             self._commits.check()
             self._tick()
             found = self._found.numbered(self._handed, ordinal, most)
@@ -198,8 +201,13 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
                 self._put_back(found)
             raise
 
-    def _check_here(self) -> None:
-        """Raises DatabaseClosed."""
+    def _check_here(self, by: object = None) -> None:
+        """Raises DatabaseClosed, and ConfigError for a reader of what a sink sends."""
+        if self.reader is not None and by is not self.reader:
+            raise ConfigError(
+                f"standing query over {', '.join(self._streams)}: needed one that is read; got one whose rows go to a "
+                "sink; ask the same query under another name"
+            )
         if self._left_to_store:
             raise DatabaseClosed(
                 f"standing query over {', '.join(self._streams)}: needed an open database; got one after close(), "

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeGuard
 from nile.answers.result import Result
 from nile.base.interrupts import INTERRUPTS
 from nile.base.plain import plain_schema
-from nile.execution.definitions import Filling, Reads, StreamDefinition, stream_definition
+from nile.execution.definitions import Filling, Reads, Sends, StreamDefinition, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.inputs.inflow import shown_address
 from nile.execution.live.into import named_rows
+from nile.execution.live.outputs.outflow import into_of
 from nile.execution.live.relations import relation_definition, revise, versions_of
 from nile.execution.live.retracting import satisfying, take_back
 from nile.execution.options import Options
@@ -27,6 +28,7 @@ from nile.sql.reading_statements import read_statement
 from nile.sql.statements import (
     CreateMaterialized,
     CreateRelation,
+    CreateSink,
     CreateStream,
     Declare,
     Delete,
@@ -48,7 +50,17 @@ if TYPE_CHECKING:
 __all__ = ["Changing", "is_changing", "run_changing"]
 
 Changing = (
-    CreateMaterialized | CreateRelation | CreateStream | Declare | Delete | Drop | Insert | Punctuate | Show | Update
+    CreateMaterialized
+    | CreateRelation
+    | CreateSink
+    | CreateStream
+    | Declare
+    | Delete
+    | Drop
+    | Insert
+    | Punctuate
+    | Show
+    | Update
 )
 
 
@@ -59,10 +71,10 @@ def is_changing(statement: Statement) -> TypeGuard[Changing]:
             return True
         case CreateRelation() | CreateStream():
             return bool(statement.columns)
-        case CreateMaterialized():
+        case CreateMaterialized() | CreateSink():
             return True
         case Drop():
-            return statement.kind in ("query", "materialized view")
+            return statement.kind in ("query", "sink", "materialized view")
         case Show():
             return statement.what == "queries"
         case _:
@@ -78,6 +90,8 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
             return _create_stream(live, statement)
         case CreateMaterialized():
             return _materialize(live, statement)
+        case CreateSink():
+            return _create_sink(live, statement, options)
         case Declare():
             return _declare(live, statement)
         case Punctuate():
@@ -138,6 +152,27 @@ def _create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
     )  # fmt: skip
     live.change(lambda: _made_anew(live, made.name, definition), whole=True)
     return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
+
+
+def _create_sink(live: Live, made: CreateSink, options: Options) -> Result:
+    """A standing query with a name, whose rows a thread sends on."""
+    with live.lock:
+        there = live.standing.named().get(made.name)
+    if there is not None and not (made.replace and there[0].sends is not None):
+        raise ConfigError(
+            f"CREATE SINK {made.name}: needed a name that no standing query has; got one that is taken; DROP QUERY "
+            f"{made.name} first, or take another"
+        )
+
+    def create() -> list[Subscription]:
+        before = [] if there is None else [there[1]]
+        for standing in before:
+            live.standing.aside(standing)
+        live.subscribe(made.query, options, None, name=made.name, into=Sends(made.using, made.address))
+        return before
+
+    _replaced(live, create)
+    return said(f"sink '{made.name}' created; it sends to {shown_address(made.address)} from now on")
 
 
 def _typed(made: CreateRelation | CreateStream) -> pa.Schema:
@@ -304,16 +339,18 @@ def _written(made: Insert | Punctuate, schema: pa.Schema, columns: Sequence[str]
 
 
 def _drop(live: Live, dropped: Drop) -> Result:
-    """A standing query, or a view with the one that fills it."""
+    """A standing query, one whose rows are sent on, or a view with the one that fills it."""
     kind = "standing query" if dropped.kind == "query" else dropped.kind
     with live.lock:
         named = live.standing.named()
-        views = [name for name, (one, _) in named.items() if one.into is not None and one.into.relation]
-        known = list(named) if dropped.kind == "query" else views
+        known = {
+            "query": list(named),
+            "sink": [name for name, (one, _) in named.items() if one.sends is not None],
+        }.get(dropped.kind, [name for name, (one, _) in named.items() if one.into is not None and one.into.relation])
         if dropped.name in known:
 
             def drop() -> list[Subscription]:
-                if dropped.kind == "query":
+                if dropped.kind != "materialized view":
                     live.subscription(dropped.name).close()
                     return []
                 before = _set_aside(live, dropped.name)
@@ -338,9 +375,7 @@ def _queries(live: Live) -> Result:
         pa.table(
             {
                 "name": pa.array(named, pa.string()),
-                "into": pa.array(
-                    [None if one.into is None else one.into.stream for one, _ in named.values()], pa.string()
-                ),
+                "into": pa.array([into_of(one) for one, _ in named.values()], pa.string()),
                 "query": pa.array([one.text for one, _ in named.values()], pa.string()),
                 "outputs": pa.array([standing.outputs for _, standing in named.values()], pa.int64()),
                 "unread": pa.array([standing.unread for _, standing in named.values()], pa.int64()),

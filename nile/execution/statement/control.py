@@ -19,6 +19,7 @@ from nile.base.interrupts import INTERRUPTS
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
+from nile.execution.live.outputs.outflow import into_of
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
 from nile.execution.statement.statements import run_query, said
@@ -63,6 +64,9 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "name": _TEXT, "kind": _TEXT, "time": _TEXT, "tuples": _WHOLE, "applied": _WHOLE, "late": _WHOLE,
         "shed": _WHOLE, "rejected": _WHOLE, "waiting": _WHOLE, "kept": _WHOLE, "memory": _WHOLE, "passed": _TIME,
         "silent": _YES, "offset": _TEXT, "reads": _TEXT, "state": _TEXT, "error": _TEXT,
+    },
+    "nile_sinks": {
+        "name": _TEXT, "using": _TEXT, "sends": _TEXT, "state": _TEXT, "error": _TEXT, "sent": _WHOLE, "unread": _WHOLE,
     },
     "nile_constraints": {
         "constraint": _TEXT, "kind": _TEXT, "stream": _TEXT, "within": _WHOLE, "on_violation": _TEXT, "tuples": _WHOLE,
@@ -235,7 +239,7 @@ def _queries(live: Live) -> Rows:
         choice = one.choice if isinstance(one, ExactSubscription) else None
         yield {
             "name": name, "query": text, "streams": ", ".join(one.streams), "active": not one.paused,
-            "into": None if definition is None or definition.into is None else definition.into.stream,
+            "into": None if definition is None else into_of(definition),
             "epoch": one.epoch, "outputs": one.outputs, "unread": one.unread, "dropped": one.dropped,
             "waiting": one.waiting, "memory": one.memory,
             "budget": budget.asked if isinstance(one, ApproximateSubscription) and budget.unit == "fraction" else None,
@@ -326,6 +330,10 @@ def _summaries(live: Live) -> Rows:
         }  # fmt: skip
 
 
+def _sinks(live: Live) -> Rows:
+    yield from (each.told() for each in live.outflows.all() if not each.done)
+
+
 def _sources(live: Live) -> Rows:
     streams, files = live.streams(), live.names.sources()
     for name, entry in live.names.entries.items():
@@ -389,6 +397,7 @@ _ROWS: dict[str, Callable[[Live], Rows]] = {
     "nile_synopses": _synopses,
     "nile_summaries": _summaries,
     "nile_sources": _sources,
+    "nile_sinks": _sinks,
     "nile_constraints": _constraints,
     "nile_zones": _zones,
 }

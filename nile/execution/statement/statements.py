@@ -34,6 +34,7 @@ from nile.sql.statements import (
     CreateMaterialized,
     CreateRelation,
     CreateSensors,
+    CreateSink,
     CreateStream,
     CreateSummary,
     CreateView,
@@ -88,7 +89,7 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
             return _drop(engine, statement)
         case Declare():
             raise ConfigError("DECLARE: needed a database that nile.connect() opened; got names alone")
-        case CreateMaterialized() | Delete() | Insert() | Punctuate() | Update():
+        case CreateMaterialized() | CreateSink() | Delete() | Insert() | Punctuate() | Update():
             raise ConfigError(f"{statement.name}: needed a database that nile.connect() opened; got names alone")
         case Show():
             return rows_of(shown(engine, statement))

@@ -10,5 +10,6 @@ CONNECTORS = {
     "postgres": "nile.sensors.connectors.postgres:InsertedRows",
     "redis": "nile.sensors.connectors.redis:RedisStream",
     "stdin": "nile.sensors.connectors.stdin:StandardInput",
+    "websocket": "nile.sensors.connectors.websocket:Listened",
 }
 """'module:Class' of each."""

@@ -10,7 +10,7 @@ from nile.sensors.sensor import NO_VALUE
 from nile.summaries.errors import SourceError
 from nile.summaries.lazy import lazy
 
-__all__ = ["Topic"]
+__all__ = ["Silent", "Topic"]
 
 client = lazy("confluent_kafka")
 _MOST = 4096
@@ -46,7 +46,7 @@ class Topic(Messages):
             "auto.offset.reset": start,
         }  # fmt: skip
         try:
-            self._client = client.Consumer(given, logger=_Silent())
+            self._client = client.Consumer(given, logger=Silent())
         except ImportError:
             raise SourceError(f"{where}: needed the package confluent-kafka; install nile-streams[kafka]") from None
         found = self._client.list_topics(topic, timeout=_WAIT).topics[topic]
@@ -84,7 +84,7 @@ class Topic(Messages):
             made.close()
 
 
-class _Silent:
+class Silent:
     """The client's complaints: what matters comes as an error."""
 
     def log(self, *_: object, **__: object) -> None:
