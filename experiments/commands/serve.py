@@ -38,7 +38,11 @@ __all__ = ["serve"]
     metavar="ORIGIN",
     help="Origin of web pages that may send requests; repeatable.",
 )
-@click.option("--allow-files", is_flag=True, help="Let SQL name files on this machine, and code (CREATE SENSORS).")
+@click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let SQL name files on this machine, code (CREATE SENSORS), and what to connect to (CREATE SINK).",
+)
 @click.option(
     "--memory", metavar="SIZE", help="Memory for kept rows, such as 1GB; the rest spills to the store's files."
 )

@@ -13,8 +13,7 @@ from nile.expressions.places import Fault, NotYetFault, listed, nearest
 from nile.expressions.tokens import Token
 from nile.pyramid.grid.choosing import KINDS
 from nile.pyramid.grid.spec import SummarySpec
-from nile.sensors.sinks import SINKS
-from nile.sensors.sinks.sink import sink_of
+from nile.sensors.sinks.making import SINKS
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog, Entry
 from nile.sql.changing import read_delete, read_insert, read_punctuate, read_update
@@ -25,6 +24,7 @@ from nile.sql.plan import OnClose, Query, ToStream
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.declaring import read_declare
 from nile.sql.reading.sensors import read_sensors
+from nile.sql.reading.sinks import read_address, read_using
 from nile.sql.reading.sources import read_source
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import (
@@ -38,8 +38,7 @@ from nile.sql.statements import (
     Statement,
 )
 from nile.summaries.catalogue import CATALOGUE
-from nile.summaries.errors import ConfigError, MemoryRefused, SourceError
-from nile.summaries.heavy import pa
+from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
 
@@ -165,15 +164,15 @@ def _sink(cursor: Cursor, text: str, catalog: Catalog, replace: bool) -> CreateS
     """name TO sink 'address' AS query."""
     name = new_name(cursor, "sink")
     cursor.need("TO")
-    start = cursor.start
-    using = cursor.one_of(map(str.upper, SINKS), f"one of {', '.join(SINKS).upper()} after TO").lower()
-    address = cursor.text("an address in quotes")
+    if (using := read_using(cursor)) is None:
+        raise cursor.fault(f"one of {', '.join(SINKS).upper()} after TO", known=map(str.upper, SINKS))
+    place = cursor.at
+    cursor.text("an address in quotes")
     tokens = _after_as(cursor)
     query = rewrite(read_query(text, tokens, catalog, cursor.values), catalog)
-    try:
-        sink_of(using, address, pa.schema([(field.name, field.type) for field in query.plan.fields]))
-    except SourceError as error:
-        raise Fault(str(error), start) from None
+    cursor.at = place
+    address = read_address(cursor, using, query)
+    cursor.at = len(cursor.tokens)
     return CreateSink(name, using, address, query, replace)
 
 

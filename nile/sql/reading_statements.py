@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from nile.expressions.places import Fault, listed, statement_error
 from nile.expressions.tokens import plain_signs, tokens_of
+from nile.sensors.sinks.making import SINKS
 from nile.sql.binding.scope import find
 from nile.sql.catalog import Catalog
 from nile.sql.cursor import Cursor
@@ -16,6 +17,7 @@ from nile.sql.parsing import read_other
 from nile.sql.plan import Query
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
+from nile.sql.reading.sinks import read_address, read_using
 from nile.sql.rewriting import rewrite
 from nile.sql.statements import Copy, Describe, Explain, Select, Statement, Summarize
 from nile.summaries.errors import SqlError
@@ -99,10 +101,15 @@ def _explaining(cursor: Cursor) -> tuple[bool, Literal["text", "json"]]:
 
 
 def _copy(cursor: Cursor, text: str, catalog: Catalog) -> Copy:
-    """(query) | name TO 'path' [(FORMAT form, PARTITION_BY (column, ...))]"""
+    """(query) | name TO 'path' [(FORMAT form, PARTITION_BY (column, ...))], or TO sink 'address'"""
     query = _copied(cursor, text, catalog) if cursor.take("(") else _all_of(_copied_name(cursor, catalog), catalog)
     cursor.need("TO")
-    path = cursor.text("the path of a file")
+    using = read_using(cursor)
+    if using is not None:
+        address = read_address(cursor, using, query)
+        cursor.finish()
+        return Copy(query, address, using=using)
+    path = cursor.text(f"the path of a file, or one of {', '.join(SINKS).upper()} and an address")
     form: Any = None
     by: list[str] = []
     if cursor.take("("):

@@ -38,6 +38,9 @@ def statement_text(statement: Statement) -> str:
         case Explain():
             form = "(FORMAT JSON) " if statement.form == "json" else ""
             return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{form}{query_text(statement.query)}"
+        case Copy() if statement.using is not None:
+            place = f"{statement.using.upper()} {text_literal(statement.path)}"
+            return f"COPY ({query_text(statement.query)}) TO {place}"
         case Copy():
             said = [] if statement.form is None else [f"FORMAT {statement.form.upper()}"]
             said += [f"PARTITION_BY ({', '.join(map(identifier, statement.by))})"] if statement.by else []

@@ -325,13 +325,16 @@ class Explain:
 class Copy:
     """COPY {(SELECT ...) | name} TO 'path' [(FORMAT PARQUET | CSV, PARTITION_BY (column, ...))]: rows as a file.
 
-    form: None: by its name; by: columns, of whose values there is a folder each, with files in it.
+    COPY {(SELECT ...) | name} TO sink 'address': rows are sent there, once.
+    form: None: by its name; by: columns, of whose values there is a folder each, with files in it; using: the sink to
+    which `path` is an address.
     """
 
     query: Query
     path: str
     form: Literal["parquet", "csv"] | None = None
     by: tuple[str, ...] = ()
+    using: str | None = None
 
 
 Statement = (

@@ -14,7 +14,7 @@ from test_sensors_connectors import broker, publisher, server
 from test_sensors_databases import cluster, postgres
 
 import nile
-from nile.execution.live.inputs.inflow import shown_address
+from nile.sensors.connectors.messages import shown_address
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
 

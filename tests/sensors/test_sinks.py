@@ -25,7 +25,7 @@ from test_sensors_connectors import broker, free_port, server
 from test_sensors_databases import cluster, postgres
 
 import nile
-from nile.sensors.sinks import SINKS
+from nile.sensors.sinks.making import SINKS
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
 
@@ -125,6 +125,7 @@ def over_restarts(
         "CREATE SINK a TO FILE '/somewhere/x' AS SELECT n FROM s",
         "CREATE OR REPLACE SINK \"order by\" TO KAFKA 'kafka://h:9092/t?key=n&id=at' AS SELECT n, t FROM s WHERE n > 1",
         "CREATE SINK a TO WEBSOCKET 'wss://h/x' AS SELECT n, count(*) AS c FROM s GROUP BY n",
+        "COPY (SELECT n FROM s) TO REDIS 'redis://h?stream=x'",
         "DROP SINK a",
         "DROP SINK IF EXISTS a",
     ],
@@ -159,6 +160,8 @@ def test_a_statement_written_out_reads_the_same(text: str) -> None:
         ("CREATE SINK a TO FILE 'x' AS SELECT m FROM s", "m"),
         ("CREATE SINK a TO FILE 'x' SELECT n FROM s", "AS"),
         ("DROP SINK a", "there is no sink 'a'"),
+        ("COPY s TO KAFKA 'x'", "needed kafka://host:9092/topic; got 'x'"),
+        ("COPY s TO NOWHERE 'x'", "the path of a file, or one of FILE, HTTP, KAFKA"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_left(text: str, message: str) -> None:
@@ -285,6 +288,23 @@ def test_pushes_wait_while_a_database_in_memory_cannot_send(tmp_path: Path, monk
         assert not pushed.is_alive()
         sent(db)
     assert out.read_text().count("\n") == 500
+
+
+def test_rows_of_one_answer_are_sent_once(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with opened() as db:
+        push(db, 0, 10_000)
+        told = db.sql(f"COPY (SELECT n FROM s WHERE n % 2 = 0) TO FILE '{out}?id=at'").fetchall()
+        assert told == [(f"5,000 rows sent to {out}?id=at",)]
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [row["n"] for row in rows] == list(range(0, 10_000, 2))
+        assert [row["at"].split(":")[2] for row in rows] == list(map(str, range(5_000)))
+        with pytest.raises(nile.SourceError, match=r"all rows; got FileNotFoundError: .* after 0 rows"):
+            db.sql(f"COPY s TO FILE '{tmp_path / 'not there' / 'out'}'")
+        with posts(lambda number: 200 if number < 3 else 500) as (port, got):
+            with pytest.raises(nile.SourceError, match=r"HTTP Error 500.* after 300 rows"):
+                db.sql(f"COPY s TO HTTP 'http://127.0.0.1:{port}/?rows=100'")
+            assert sum(body.count(b"\n") for *_, body in got) == 300
 
 
 def test_what_is_left_is_sent_when_a_database_is_closed_or_told_of(tmp_path: Path) -> None:
@@ -585,7 +605,7 @@ def numbers_of(rows: list[tuple[str, int]], committed: int) -> None:
     assert got[: (committed + 2) // 3] == list(range(0, committed, 3))
 
 
-@pytest.mark.parametrize("kills", [pytest.param(3, id="short"), pytest.param(50, marks=pytest.mark.long, id="long")])
+@pytest.mark.parametrize("kills", [pytest.param(1, id="short"), pytest.param(50, marks=pytest.mark.long, id="long")])
 def test_rows_through_kills_of_the_sender_to_a_file(tmp_path: Path, kills: int) -> None:
     out = tmp_path / "out"
     committed = killed(tmp_path / "store", "FILE", f"{out}?id=at", kills)

@@ -166,6 +166,8 @@ def test_bodies_and_headers_that_trickle_are_let_go(up: Served, monkeypatch: pyt
         "COPY s TO '{home}/out.csv'",
         "CREATE SENSORS x (a INT, v STREAM(y INT) USING 'os:system')",
         "CREATE STREAM x FROM REDIS 'redis://127.0.0.1:1/?stream=x' (n INT)",
+        "CREATE SINK x TO FILE '{home}/out.csv' AS SELECT * FROM s",
+        "COPY s TO FILE '{home}/out.csv'",
         "CREATE VIEW v AS SELECT * FROM '{home}/file.csv'",
     ],
 )

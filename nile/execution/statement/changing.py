@@ -11,7 +11,6 @@ from nile.base.interrupts import INTERRUPTS
 from nile.base.plain import plain_schema
 from nile.execution.definitions import Filling, Reads, Sends, StreamDefinition, stream_definition
 from nile.execution.live.constraints import said_of
-from nile.execution.live.inputs.inflow import shown_address
 from nile.execution.live.into import named_rows
 from nile.execution.live.outputs.outflow import into_of
 from nile.execution.live.relations import relation_definition, revise, versions_of
@@ -20,6 +19,7 @@ from nile.execution.options import Options
 from nile.execution.statement.engine import near_names
 from nile.execution.statement.statements import check_free, only_time, rows_of, run_query, said
 from nile.execution.values import column_of
+from nile.sensors.connectors.messages import shown_address
 from nile.sensors.table import TIME
 from nile.sensors.types import column_type
 from nile.sql.expression_text import identifier

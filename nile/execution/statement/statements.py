@@ -23,8 +23,10 @@ from nile.execution.statement.showing import described, shown
 from nile.execution.statement.summarizing import summarized
 from nile.expressions.attributes import computed_types
 from nile.sensors.connectors import CONNECTORS
+from nile.sensors.connectors.messages import shown_address
 from nile.sensors.queue import BUFFER
 from nile.sensors.sensor import sensor_class
+from nile.sensors.sinks.making import send_all
 from nile.sensors.source import SensorsSource
 from nile.sensors.table import TIME, SensorsSpec
 from nile.sensors.types import column_type
@@ -67,6 +69,9 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
         case Copy():
             answer = run_query(engine, statement.query, options)
             batches, schema, path, by = answer.batches(), answer.schema, statement.path, statement.by
+            if statement.using is not None:
+                rows = send_all(batches, schema, statement.using, path)
+                return said(f"{rows:,} rows sent to {shown_address(path)}")
             if by:
                 rows = write_parts(batches, schema, path, statement.form or "parquet", by)
             else:

@@ -11,7 +11,7 @@ from nile.sensors.sensor import NEW_VALUE, NO_VALUE, Sensor
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
-__all__ = ["Messages", "Unfit", "options_of"]
+__all__ = ["Messages", "Unfit", "options_of", "shown_address"]
 
 
 class Unfit:
@@ -89,3 +89,12 @@ def options_of(address: Any, known: Iterable[str], *, where: str) -> tuple[Split
     own = {name: value for name, value in given if name in known}
     rest = "&".join(part for part in parts.query.split("&") if part.partition("=")[0] not in known)
     return parts, urlunsplit(parts._replace(query=rest)), own
+
+
+def shown_address(address: str) -> str:
+    """An address without its password."""
+    parts = urlsplit(address)
+    if parts.password is None:
+        return address
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:***@{host}"))

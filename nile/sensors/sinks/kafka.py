@@ -57,7 +57,7 @@ class Produced(Sink):
             if error is not None:
                 failed.append(error)
 
-        keys = [None] * rows.num_rows
+        keys: list[str | None] = [None] * rows.num_rows
         if self._key is not None:
             keys = [None if key is None else str(key) for key in rows.column(self._key).to_pylist()]
         for message, key in zip(self.messages(rows, ids), keys, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -10,11 +9,10 @@ from urllib.parse import SplitResult
 
 from nile.base.show import first_rows, render
 from nile.sensors.connectors.messages import options_of
-from nile.sensors.sinks import SINKS
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
-__all__ = ["Sink", "sink_of"]
+__all__ = ["Sink"]
 
 
 class Sink(ABC):
@@ -84,10 +82,3 @@ class Sink(ABC):
     def missing(self, package: str) -> SourceError:
         """What says that a package has to be installed."""
         return SourceError(f"{self.where}: needed the package {package}; install nile-streams[{self.using}]")
-
-
-def sink_of(using: str, address: str, schema: pa.Schema) -> Sink:
-    """A new sink of this name, one of SINKS.  Raises SourceError for an address that is none."""
-    module, _, name = SINKS[using].partition(":")
-    made: Sink = getattr(importlib.import_module(module), name)(address, schema)
-    return made

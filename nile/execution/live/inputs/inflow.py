@@ -16,13 +16,13 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
 from nile.base.raw import Malformed, RawBatch
 from nile.execution.definitions import Reads
 from nile.sensors.connectors import CONNECTORS
+from nile.sensors.connectors.messages import shown_address
 from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds
 from nile.sensors.port import Port
 from nile.sensors.sensor import sensor_class
@@ -34,7 +34,7 @@ from nile.summaries.heavy import pa
 if TYPE_CHECKING:
     from nile.execution.live.live import Live
 
-__all__ = ["Inflow", "Inflows", "shown_address"]
+__all__ = ["Inflow", "Inflows"]
 
 _LOOK = 0.1
 """Seconds between two looks at whether the stream is still wanted."""
@@ -279,12 +279,3 @@ def plain(place: Any) -> Any:
     if isinstance(place, tuple):
         return list(place)
     return place.decode() if isinstance(place, bytes) else place
-
-
-def shown_address(address: str) -> str:
-    """An address without its password."""
-    parts = urlsplit(address)
-    if parts.password is None:
-        return address
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:***@{host}"))

@@ -14,9 +14,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from nile.execution.definitions import QueryDefinition, Sends
-from nile.execution.live.inputs.inflow import shown_address
 from nile.execution.live.subscription import Subscription
-from nile.sensors.sinks.sink import Sink, sink_of
+from nile.sensors.connectors.messages import shown_address
+from nile.sensors.sinks.making import sink_of
+from nile.sensors.sinks.sink import Sink
 from nile.summaries.errors import DatabaseClosed, DatabaseTorn
 
 if TYPE_CHECKING:
