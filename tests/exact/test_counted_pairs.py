@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thinning import thinned
 
 import nile
 from nile.exact.pipeline import build
@@ -73,7 +74,7 @@ def _told(text: str, seed: int, path: Any = None) -> list[Any]:
     return out
 
 
-@pytest.mark.parametrize("text", TEXTS + MADE)
+@pytest.mark.parametrize("text", thinned(TEXTS + MADE, 2))
 def test_counted_pairs_are_told_as_made_ones_are(text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [_told(text, 1), _told(text, 2), _told(text, 1, tmp_path / "store")]
     with monkeypatch.context() as patch:

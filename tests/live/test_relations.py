@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from thinning import thinned
 
 import nile
 from nile.sql.reading_statements import read_statement
@@ -161,7 +162,7 @@ def run(seed: int, where: Path | None) -> tuple[World, list[list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
-@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("stored", thinned([True, False], 2))
 def test_at_every_instant_standing_queries_equal_duckdb(seed: int, stored: bool, tmp_path: Path) -> None:
     world, found = run(seed, tmp_path / "store" if stored else None)
     instants = sorted({at for at, _ in world.versions[1:]} | {row[0] for row in world.rows})

@@ -548,7 +548,7 @@ def test_self_joins_and_joins_of_several_read_the_shared_grids(name: str, kind: 
     assert not query.run(0.3).borrows
 
 
-@pytest.mark.parametrize("fade", [1.0, 0.5])
+@pytest.mark.parametrize("fade", thinned([0.5, 1.0], 2))
 def test_fading_joins_of_three_by_shared_grids_are_true(fade: float) -> None:
     db = self_and_three()
     query = db.join("s1", "s2", "s3", on="item", window=150).prefer("desc", fade=fade).guided_by("countsketch")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sql_catalog import CATALOG
+from thinning import thinned
 
 import nile
 from nile.pyramid.grid.cells import CellManager
@@ -283,7 +284,7 @@ def test_explain_expects_of_ranges_what_kinds_of_order_say(kind: str, connect: A
     assert "by summary" not in db.sql("EXPLAIN SELECT price FROM s WHERE price < 5").message or connect is live
 
 
-@pytest.mark.parametrize("kind", CERTAIN)
+@pytest.mark.parametrize("kind", thinned(CERTAIN, 2))
 def test_each_kind_tells_a_selection_where_not_to_look_and_a_hundred_queries_keep_one_grid(kind: str) -> None:
     db = live(kind)
     text = "SELECT item FROM s WHERE item = {} WITH PREFERENCE desc item BUDGET 0.1"
