@@ -237,6 +237,9 @@ def built(db: nile.Database) -> dict[str, Any]:
         "SELECT item_id FROM store1 EXCEPT ALL SELECT item_id FROM items": (
             db.query("store1").select("item_id").except_(db.query("items").select("item_id"), all=True)
         ),
+        "SELECT item_id FROM store1 INTERSECT SELECT item_id FROM items": (
+            db.query("store1").select("item_id").intersect(db.query("items").select("item_id"))
+        ),
         "SELECT item_id FROM store1 UNION SELECT item_id FROM items": (
             db.query("store1").select("item_id").union(db.query("items").select("item_id"))
         ),

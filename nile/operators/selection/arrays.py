@@ -119,7 +119,6 @@ def admission(data: SelectionInput, index: PredicateIndex) -> st.Admission:
     order = np.argsort(index.cell_of_interval, kind="stable")
     promise = np.diff(index.full_from) + 0.5 * np.diff(index.edge_from)
     return st.Admission(
-        interval_cell=index.cell_of_interval,
         intervals_from=np.searchsorted(index.cell_of_interval[order], np.arange(cells + 1)).astype(np.int64),
         intervals=order.astype(np.int32),
         inside=np.zeros(index.cell_of_interval.shape[0] + 2, np.uint8),

@@ -129,7 +129,6 @@ class Detector(NamedTuple):
 class Admission(NamedTuple):
     """What admission by promise knows.  c cells, i elementary intervals in the order of values."""
 
-    interval_cell: Array  # int32 [i]
     intervals_from: Array  # int64 [c + 1]
     intervals: Array  # int32: the intervals of each cell
     inside: Array  # uint8 [i + 2], scratch
