@@ -25,6 +25,10 @@ _GATHER = 0.055
 """Seconds of gathering rows for a reader: from 50 ms on, what there is is given on at once, not in full batches."""
 
 
+_BEFORE = 2
+"""Columns of what waits for queries before the fields (`SensorsSpec.given`)."""
+
+
 class _Held:
     """What a reading holds while it goes on, and nobody else does."""
 
@@ -127,7 +131,7 @@ class SensorsSource:
             elif rows is not None and name in spec.static.names:
                 arrays.append(rows.column(static.index(name)))
             else:
-                arrays.append(batch.column(batch.schema.get_field_index(name)))
+                arrays.append(batch.column(_BEFORE + spec.fields.names.index(name)))  # a field may be called version
         return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

@@ -581,3 +581,21 @@ def test_ten_thousand_sources_are_begun_read_and_closed_once_each() -> None:
         seen.update(next(batches).column("id").to_pylist())
     batches.close()  # type: ignore[attr-defined]
     assert Recorded.inits == Recorded.closes == dict.fromkeys(addresses, 1)
+
+
+class Versioned(nile.Sensor):
+    """Three values whose fields have the names of what Nile keeps beside them."""
+
+    def init(self, address: Any, row: Any) -> None:
+        self.count = 0
+
+    def read(self) -> Any:
+        self.count += 1
+        return (NEW_VALUE, {"version": self.count, "x": 100 * self.count}) if self.count < 4 else END
+
+
+def test_a_field_may_be_called_as_what_is_kept_beside_it() -> None:
+    with nile.connect() as db:
+        db.sql("CREATE SENSORS d (id INT, v STREAM(version INT, x INT) USING 'Versioned')")
+        db.sensors("d").add({"id": [1]})
+        assert db.sql("SELECT version, x FROM d").fetchall() == [(1, 100), (2, 200), (3, 300)]
