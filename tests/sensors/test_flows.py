@@ -121,6 +121,19 @@ def test_lines_of_a_file_over_restarts(tmp_path: Path) -> None:
         assert readers() == []
 
 
+def test_what_is_there_is_read_when_the_statement_returns(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f"{n}\n" for n in range(5000)))
+    with nile.connect() as db:
+        db.sql(f"CREATE STREAM s FROM FILE '{log}' (n INT)")
+        assert db.sql("SELECT count(*) AS n, max(n) AS most FROM s").fetchall() == [(5000, 4999)]
+        begun = time.monotonic()
+        db.sql(f"CREATE STREAM t FROM FILE '{tmp_path / 'none'}' (n INT)")
+        db.sql("CREATE STREAM u FROM KAFKA 'kafka://127.0.0.1:1/t' (n INT)")
+        assert time.monotonic() - begun < 15
+        assert db.sql("SELECT count(*) AS n FROM t").fetchall() == [(0,)]
+
+
 def test_another_source_under_the_same_name(tmp_path: Path) -> None:
     for k in (1, 2):
         (tmp_path / str(k)).write_text(f"{k}\n")

@@ -586,7 +586,7 @@ def test_ten_thousand_sources_are_begun_read_and_closed_once_each() -> None:
 class Versioned(nile.Sensor):
     """Three values whose fields have the names of what Nile keeps beside them."""
 
-    def init(self, address: Any, row: Any) -> None:
+    def init(self, address: Any, row: Any) -> None:  # noqa: ARG002
         self.count = 0
 
     def read(self) -> Any:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
@@ -29,9 +29,6 @@ from nile.streams.manager import Admitted
 from nile.streams.versions import Versions
 from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.heavy import pa
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Live"]
 

@@ -151,6 +151,8 @@ def _create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
         reads=Reads(made.using, made.source),
     )  # fmt: skip
     live.change(lambda: _made_anew(live, made.name, definition), whole=True)
+    if (stream := live.streams().get(made.name)) is not None and (inflow := live.inflows.of(stream)) is not None:
+        inflow.read_up()
     return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
 
 

@@ -330,10 +330,6 @@ def _summaries(live: Live) -> Rows:
         }  # fmt: skip
 
 
-def _sinks(live: Live) -> Rows:
-    yield from (each.told() for each in live.outflows.all() if not each.done)
-
-
 def _sources(live: Live) -> Rows:
     streams, files = live.streams(), live.names.sources()
     for name, entry in live.names.entries.items():
@@ -397,7 +393,7 @@ _ROWS: dict[str, Callable[[Live], Rows]] = {
     "nile_synopses": _synopses,
     "nile_summaries": _summaries,
     "nile_sources": _sources,
-    "nile_sinks": _sinks,
+    "nile_sinks": lambda live: (each.told() for each in live.outflows.all() if not each.done),
     "nile_constraints": _constraints,
     "nile_zones": _zones,
 }

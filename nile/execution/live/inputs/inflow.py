@@ -25,7 +25,7 @@ from nile.sensors.connectors import CONNECTORS
 from nile.sensors.connectors.messages import shown_address
 from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds
 from nile.sensors.port import Port
-from nile.sensors.sensor import sensor_class
+from nile.sensors.sensor import NO_VALUE, sensor_class
 from nile.sensors.table import TIME
 from nile.streams.live import LiveStream
 from nile.summaries.errors import ConfigError, DatabaseClosed, UnknownStream
@@ -44,6 +44,12 @@ _GATHER = 0.05
 """Seconds from one read to the next of a server that sends on only once it is told of a checkpoint."""
 _PATIENCE = 6.0
 """Seconds that closing waits for a connector's call to come back."""
+_SOON = 10.0
+"""Seconds at most for what is there at first to be read before CREATE STREAM returns."""
+_LATER = 0.2
+"""Seconds until the next read from which on nothing more is there now."""
+_QUIET = 10
+"""Looks without anything to read from which on nothing more is there now."""
 _SHOWN = 200
 """Characters of a message that is set aside."""
 
@@ -62,6 +68,7 @@ class Inflow:
         self._live = live
         self._fields = fields
         self._stop = threading.Event()
+        self._up = threading.Event()
         self._place = place
         self._unsaved = False
         self._lost = False
@@ -79,23 +86,31 @@ class Inflow:
         if threading.current_thread() is not self._thread:
             self._thread.join(_PATIENCE)
 
+    def read_up(self) -> None:
+        """Wait until what was there when it began has been taken in, or cannot be, for ten seconds at most."""
+        self._up.wait(_SOON)
+
     def told(self) -> dict[str, Any]:
         """Where it reads, and how that goes: columns of nile_sources."""
         return {"reads": shown_address(self.reads.address), "state": self.port.state, "error": self.port.error}
 
     def _run(self) -> None:
-        port = self.port
+        port, quiet = self.port, 0
         try:
             while not self._stop.is_set() and port.live:
                 if (wait := port.due - time.monotonic()) > 0:
                     self._stop.wait(min(wait, _LOOK))
                 elif not port.ready or self._readable():
+                    quiet = 0
                     self._step()
+                elif (quiet := quiet + 1) >= _QUIET:
+                    self._up.set()
         except (DatabaseClosed, UnknownStream):
             self._lost = True  # nobody wants it any more
         except BaseException as error:  # this thread has nobody above it
             port.error, port.state, self._lost = f"{type(error).__name__}: {error}", "failed", True
         finally:
+            self._up.set()
             self._let_go()
             atexit.unregister(self.end)
             if port.live:
@@ -127,6 +142,8 @@ class Inflow:
         place = None if instance is None else plain(instance.made.place)
         if port.state == "open" and (isinstance(found, tuple) or place != self._place):
             self._take(found if isinstance(found, tuple) else (None, ()), place)
+        if found is NO_VALUE or isinstance(found, BaseException) or port.due - time.monotonic() > _LATER:
+            self._up.set()
         if self._acknowledges and self._unsaved:
             port.due = max(port.due, time.monotonic() + _GATHER)
         if ended or port.state != "open":
