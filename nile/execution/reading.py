@@ -28,7 +28,7 @@ from nile.summaries.heavy import pa, pc
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition
 
-__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "own_condition", "selected"]
+__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "own_condition", "places", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
@@ -230,6 +230,18 @@ def named_leaf(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch
         array = batch.column(batch.schema.get_field_index(_own(leaf, field)))
         arrays.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in leaf.fields])
+
+
+def places(leaf: Stream | Relation, schema: pa.Schema) -> tuple[list[int] | None, pa.Schema]:
+    """(where the columns of a leaf are in batches of a schema, what the plan calls them).
+
+    None instead of places where there is more to do for `named_leaf`.
+    """
+    at = [schema.get_field_index(_own(leaf, field)) for field in leaf.fields]
+    plain = bool(at) and all(
+        k >= 0 and schema.field(k).type == field.type for k, field in zip(at, leaf.fields, strict=True)
+    )
+    return (at if plain else None), schema_of(leaf.fields)
 
 
 def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:

@@ -25,11 +25,27 @@ def tester(condition: Node) -> Callable[[pa.RecordBatch], pa.BooleanArray]:
 def maker(items: Sequence[Item]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """A projection over a batch.  A plain column passes through untouched, in its own Arrow type."""
     schema = schema_of([item.field for item in items])
+    known: tuple[pa.Schema | None, list[int | None]] = None, []
 
     def make(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([value_of(item, batch) for item in items], schema=schema)
+        nonlocal known
+        given, places = known
+        if given is None or not batch.schema.equals(given):
+            known = given, places = batch.schema, [_place(item, batch.schema) for item in items]
+        arrays = [
+            value_of(item, batch) if at is None else batch.column(at) for item, at in zip(items, places, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return make
+
+
+def _place(item: Item, schema: pa.Schema) -> int | None:
+    """Which column an item passes through as it is; None: it is worked out."""
+    if not isinstance(item.node, Column):
+        return None
+    at = int(schema.get_field_index(item.node.name))
+    return at if at >= 0 and schema.field(at).type == item.field.type else None
 
 
 def column_of(node: Node, batch: pa.RecordBatch) -> pa.Array:

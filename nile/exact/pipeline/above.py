@@ -8,6 +8,7 @@ from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.pipeline.sources.leaf import conformed, selected
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
+from nile.exact.state.expire import nothing
 from nile.exact.state.held import Held, State
 
 __all__ = ["Projection", "Selection"]
@@ -91,7 +92,7 @@ class Projection:
 
     def _made(self, rows: Any) -> Any:
         if not rows.num_rows:
-            return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self.schema], schema=self.schema)
+            return nothing(self.schema)
         return conformed(self.plan.make(rows), self.schema)
 
     @property

@@ -94,16 +94,16 @@ class Grouping(Stateful):
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
-        weight = delta.weight
-        pairs = [np.empty(n, np.int64) for _ in range(7)]
+        weight = delta.sign.astype(np.int64) if self.clock.negative and delta.times is None else delta.weight
+        pairs = np.empty((7, n), np.int64)
         touch, touch_ts, touch_code, before, after, first, last = pairs
         held, self._born = kernels.touch_groups(
             delta.ts, weight, codes, self._counts, self._births, self._born, self._mark, *pairs
         )  # fmt: skip
-        touch_ts, touch_code, before, after, first, last = (each[:held] for each in pairs[1:])
+        touch_ts, touch_code, before, after, first, last = pairs[1:, :held]
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
         read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
-        out = empty(self.schema)
+        out = None
         if self.wanted:
             goes, comes = before > 0, after > 0
             if not self._by:
@@ -119,8 +119,10 @@ class Grouping(Stateful):
                 out = self._told(touch_ts, touch_code, goes & changed, comes & changed, read)
         self._shown = self._shown or begins
         if self._table is not None:
-            self._table.release(touch_code[self._counts[touch_code] == 0])
-        return out
+            gone = touch_code[self._counts[touch_code] == 0]
+            if gone.shape[0]:
+                self._table.release(gone)
+        return empty(self.schema) if out is None else out
 
     def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:
         """The row of nothing, at the pipeline's first instant, before what else there is."""

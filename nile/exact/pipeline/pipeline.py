@@ -24,8 +24,9 @@ from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
 from nile.exact.plan.constraints import StreamConstraint
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import NEVER, joined
+from nile.exact.state.expire import NEVER
 from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.lent import lent
 from nile.summaries.errors import ConfigError, TimestampOrderError, UnknownStream
 
 __all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
@@ -37,9 +38,12 @@ FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Changes:
-    """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n]."""
+    """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n].
+
+    Only to be read.
+    """
 
     ts: Array
     sign: Array
@@ -87,7 +91,7 @@ class Pipeline:
     HELD: ClassVar[tuple[str, ...]] = (
         "_clock", "_root", "_built", "_last", "_passed", "stages", "_advanced", "_finished", "_counts",
     )  # fmt: skip
-    DERIVED: ClassVar[tuple[str, ...]] = ("plan", "scheduling", "emit", "signed", "deferred", "_found")
+    DERIVED: ClassVar[tuple[str, ...]] = ("plan", "scheduling", "emit", "signed", "deferred", "_found", "_arrivals")
 
     def __init__(
         self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False
@@ -107,6 +111,7 @@ class Pipeline:
             self._root = Counted(_Window(self._clock, self._root), None, None, [self._root.figures])
             self._built.all.append(self._root)
         self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
+        self._arrivals = {name: [at for at in self._built.arrivals if at.scan.name == name] for name in self._last}
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._built.stages[-1].operator = self._root
         self.stages = Stages(self._built.stages, self._marks, self._pairs, self._tell)
@@ -131,16 +136,15 @@ class Pipeline:
         if name not in self._last:
             known = ", ".join(sorted(self._last)) or "none: the plan reads no stream"
             raise UnknownStream(f"push: needed one of {known}; got {name!r}; name one of these")
-        times = np.ascontiguousarray(ts, np.int64)
+        times = lent(np.ascontiguousarray(ts, np.int64))
         if times.shape[0] != rows.num_rows:
             raise ConfigError(
                 f"stream {name!r}: needed a time for each row; got {times.shape[0]} and {rows.num_rows}; match them"
             )
         if times.shape[0]:
             self._ordered(name, times)
-            for each in self._built.arrivals:
-                if each.scan.name == name:
-                    each.push(times, rows)
+            for each in self._arrivals[name]:
+                each.push(times, rows)
             self._last[name] = int(times[-1])
             self._passed[name] = max(self._passed[name], self._last[name] - 1, EARLIEST)
             self._counts["tuples"] += times.shape[0]
@@ -323,9 +327,9 @@ class Pipeline:
                 f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
             )
         floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
-        falls = np.flatnonzero(times[1:] < times[:-1])  # centuries apart, a difference would not fit
-        if times[0] < floor or falls.shape[0]:
-            at = 0 if times[0] < floor else int(falls[0]) + 1
+        falls = times[1:] < times[:-1]  # centuries apart, a difference would not fit
+        if times[0] < floor or falls.any():
+            at = 0 if times[0] < floor else int(np.argmax(falls)) + 1
             before = floor if at == 0 else int(times[at - 1])
             raise TimestampOrderError(
                 f"stream {name!r}: needed times that do not fall; got {int(times[at])} after {before} (row {at} of the "
@@ -334,7 +338,7 @@ class Pipeline:
 
     def _ready(self) -> list[Changes]:
         """Work on the instants that every stream has passed."""
-        return self._work(min(min(self._passed.values()), max([self._advanced, *self._last.values()])), certain=False)
+        return self._work(min(*self._passed.values(), max(self._advanced, *self._last.values())), certain=False)
 
     def _work(self, to: int, *, certain: bool) -> list[Changes]:
         """Up to and at `to`; certain: that instant exists even where no tuple has it."""
@@ -385,5 +389,4 @@ class Pipeline:
         if not len(delta):
             return None
         self._counts["changes"] += len(delta)
-        rows = joined([delta.rows], self.schema)
-        return Changes(delta.ts, delta.sign, rows)
+        return Changes(delta.ts, delta.sign, delta.rows)

@@ -23,19 +23,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import NEVER, Calendar, joined, never
+from nile.exact.state.expire import NEVER, Calendar, joined, never, nothing, signs
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import kernels
 
 __all__ = ["Clock", "Delta", "Operator", "Stateful", "empty", "interleaved", "merged", "until_of"]
 
 EARLIEST = np.iinfo(np.int64).min
+_NO_TIMES = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Delta:
     """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n], until int64 [n] or None (they do not expire).
 
+    Only to be read.
     times: int64 [n], how many rows that are alike to whoever asked so (`Reader.once`) each stands for; None for one.
     """
 
@@ -76,7 +78,7 @@ class Clock:
 
 def empty(schema: Any) -> Delta:
     """Nothing to do."""
-    return Delta(np.zeros(0, np.int64), np.zeros(0, np.int8), joined([], schema))
+    return Delta(_NO_TIMES, signs(1, 0), nothing(schema))
 
 
 def interleaved(a: Delta, b: Delta, *, by_sign: bool) -> Array:
@@ -88,16 +90,25 @@ def interleaved(a: Delta, b: Delta, *, by_sign: bool) -> Array:
 
 def merged(a: Delta, b: Delta, schema: Any, *, by_sign: bool) -> Delta:
     """Both in time order; of one instant, `by_sign`, what goes first, then a before b."""
-    if not len(b):
+    if not b.ts.shape[0]:
         return a
-    if not len(a):
+    if not a.ts.shape[0]:
         return b
+    if a.until is None and b.until is None:
+        if a.ts[-1] < b.ts[0]:
+            return _after(a, b, schema)
+        if b.ts[-1] < a.ts[0]:
+            return _after(b, a, schema)
     order = interleaved(a, b, by_sign=by_sign)
     rows = joined([a.rows, b.rows], schema).take(pa.array(order))
     until = None
     if a.until is not None or b.until is not None:
         until = np.concatenate([never(each.ts) if each.until is None else each.until for each in (a, b)])[order]
     return Delta(np.concatenate([a.ts, b.ts])[order], np.concatenate([a.sign, b.sign])[order], rows, until)
+
+
+def _after(a: Delta, b: Delta, schema: Any) -> Delta:
+    return Delta(np.concatenate([a.ts, b.ts]), np.concatenate([a.sign, b.sign]), joined([a.rows, b.rows], schema))
 
 
 class Operator(Protocol):

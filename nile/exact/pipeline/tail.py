@@ -16,9 +16,12 @@ from nile.exact.pipeline.pipeline import Changes
 from nile.exact.pipeline.sources.leaf import conformed, selected
 from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import nothing
 from nile.exact.state.held import MOST, Held, State
 
 __all__ = ["Passed", "Tail", "cut"]
+
+_NO_COUNTS = np.zeros((0, 2), np.int64)
 
 
 def cut(plan: Plan, nodes: int) -> tuple[Plan, tuple[Select | Project, ...]]:
@@ -33,7 +36,10 @@ def cut(plan: Plan, nodes: int) -> tuple[Plan, tuple[Select | Project, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What nodes made of changes: those that are left, and how many came out of each (int64 [nodes, 2]: +1, -1)."""
+    """What nodes made of changes: those that are left, and how many came out of each (int64 [nodes, 2]: +1, -1).
+
+    counts: [0, 2] where there is nothing to count.
+    """
 
     changes: list[Changes]
     counts: Array
@@ -57,7 +63,9 @@ class Tail:
 
         selected: the changes all satisfy the lowest node, a selection.
         """
-        counts = np.zeros_like(self.counts)
+        if not changes or not (self.nodes or self.append):
+            return Passed([each for each in changes if len(each)], _NO_COUNTS)
+        counts = np.zeros((len(self.nodes), 2), np.int64)
         out = []
         for each in changes:
             ts, sign, rows = each.ts, each.sign, each.rows
@@ -79,7 +87,8 @@ class Tail:
 
     def add(self, passed: Passed) -> None:
         """Count what came out."""
-        self.counts += passed.counts
+        if passed.counts.shape[0]:
+            self.counts += passed.counts
 
     def contents(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that stand above, made of those below."""
@@ -131,7 +140,7 @@ def _made(node: Select | Project, rows: pa.RecordBatch) -> tuple[pa.RecordBatch,
     """(what a node makes of rows, which of them it keeps: bool [n], None all)."""
     if isinstance(node, Project):
         if not rows.num_rows:
-            return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in node.schema], schema=node.schema), None
+            return nothing(node.schema), None
         return conformed(node.make(rows), node.schema), None
     yes = selected(rows, node.test) if rows.num_rows else np.ones(0, bool)
     if yes.all():

@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Array", "Late", "pa", "pc"]
+__all__ = ["Array", "Late", "in_place", "pa", "pc"]
 
 Array = Any  # numpy.ndarray of any shape and dtype, as the signature beside it says
 
@@ -22,3 +22,8 @@ class Late(ModuleType):
 
 pa: Any = Late("pyarrow")
 pc: Any = Late("pyarrow.compute")
+
+
+def in_place(numbers: Array, kind: Any) -> Any:
+    """Numbers (contiguous, [n]) as an Arrow array without nulls, of a type as wide, in the same memory."""
+    return pa.Array.from_buffers(kind, numbers.shape[0], [None, pa.py_buffer(numbers)])

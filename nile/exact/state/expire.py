@@ -17,17 +17,25 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import RowTable
 
-__all__ = ["NEVER", "Calendar", "after", "joined", "uncancelled"]
+__all__ = ["NEVER", "Calendar", "after", "joined", "nothing", "signs", "uncancelled"]
 
 NEVER = np.iinfo(np.int64).max
 """The time at which a row leaves that does not leave by itself."""
 
 _BLOCK = 4096  # rows up to which blocks of a queue are joined
+_LOOSE = 32  # blocks that come before any are
+_NOTHING: dict[int, tuple[Any, Any]] = {}  # by the identity of their schemas, which stand beside them
+_SIGNS = {sign: np.full(_BLOCK, sign, np.int8) for sign in (1, -1)}
+_NO_TIMES = np.zeros(0, np.int64)
 
 
 def after(ts: Array, window: int) -> Array:
     """The first nanosecond at which tuples of times `ts` are out of their window: ts + window + 1, NEVER at most."""
-    return np.where(ts > NEVER - 1 - window, NEVER, ts + np.int64(window) + 1) if window < NEVER - 1 else never(ts)
+    if window >= NEVER - 1:
+        return never(ts)
+    if not ts.shape[0] or ts.max() <= NEVER - 1 - window:
+        return ts + (window + 1)
+    return np.where(ts > NEVER - 1 - window, NEVER, ts + np.int64(window) + 1)
 
 
 def never(ts: Array) -> Array:
@@ -35,12 +43,29 @@ def never(ts: Array) -> Array:
     return np.full(ts.shape[0], NEVER, np.int64)
 
 
+def signs(sign: int, n: int) -> Array:
+    """A sign (1 or -1) for each of n rows, which is only read: int8 [n]."""
+    # Not set read-only: to numba that would be another type, for which it compiles every kernel again.
+    return _SIGNS[sign][:n] if n <= _BLOCK else np.full(n, sign, np.int8)
+
+
+def nothing(schema: Any) -> Any:
+    """A RecordBatch without rows, made once for a schema."""
+    known = _NOTHING.get(id(schema))
+    if known is None or known[0] is not schema:
+        made = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        if len(_NOTHING) >= 1024:
+            _NOTHING.clear()
+        known = _NOTHING[id(schema)] = schema, made
+    return known[1]
+
+
 def joined(batches: list[Any], schema: Any) -> Any:
     """One RecordBatch of several."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        return nothing(schema)
     columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -65,37 +90,43 @@ class _Run:
     """Rows in the order in which they leave: blocks of (until, sign, rows), the first `gone` of the first have left."""
 
     HELD: ClassVar = ("blocks",)
-    DERIVED: ClassVar = ("gone", "last", "size")
+    DERIVED: ClassVar = ("gone", "last", "size", "_loose")
 
     def __init__(self, until: Array, sign: Array, rows: Any) -> None:
         self.blocks: deque[tuple[Array, Array, Any]] = deque([(until, sign, rows)])
         self.gone = 0
         self.last = int(until[-1])
         self.size = until.shape[0]
+        self._loose = 0
 
     def append(self, until: Array, sign: Array, rows: Any) -> None:
         self.blocks.append((until, sign, rows))
         self.last = int(until[-1])
         self.size += until.shape[0]
-        while len(self.blocks) > 1 and self._small():
-            late = self.blocks.pop()
-            early = self.blocks.pop()
-            if not self.blocks:
-                early = (early[0][self.gone :], early[1][self.gone :], early[2].slice(self.gone))
-                self.gone = 0
-            both = [np.concatenate(each) for each in ((early[0], late[0]), (early[1], late[1]))]
-            self.blocks.append((both[0], both[1], joined([early[2], late[2]], rows.schema)))
+        self._loose += 1
+        if self._loose >= _LOOSE:
+            self._tidy(rows.schema)
 
-    def _small(self) -> bool:
-        """Whether the last two blocks are worth being one: a batch of a few rows costs a kilobyte of its own."""
-        early, late = self.blocks[-2][0].shape[0], self.blocks[-1][0].shape[0]
-        return bool(early <= 2 * late and early + late <= _BLOCK)
+    def _tidy(self, schema: Any) -> None:
+        """Join small blocks that have come: a batch of a few rows costs a kilobyte of its own."""
+        last = [self.blocks.pop() for _ in range(min(self._loose + 1, len(self.blocks)))][::-1]
+        if not self.blocks:
+            until, sign, rows = last[0]
+            last[0] = until[self.gone :], sign[self.gone :], rows.slice(self.gone)
+            self.gone = 0
+        begin = size = 0
+        for end in range(1, len(last) + 1):
+            size += last[end - 1][0].shape[0]
+            if end == len(last) or size + last[end][0].shape[0] > _BLOCK:
+                self.blocks.append(_as_one(last[begin:end], schema))
+                begin, size = end, 0
+        self._loose = 0
 
     def due(self, now: int) -> Iterator[tuple[Array, Array, Any]]:
         """Take out what leaves by `now`."""
         while self.blocks:
             until, sign, rows = self.blocks[0]
-            end = int(np.searchsorted(until, now, side="right"))
+            end = int(until.searchsorted(now, "right"))
             if end > self.gone:
                 yield until[self.gone : end], sign[self.gone : end], rows.slice(self.gone, end - self.gone)
                 self.size -= end - self.gone
@@ -111,6 +142,13 @@ class _Run:
         for until, sign, rows in self.blocks:
             yield until[gone:], sign[gone:], rows.slice(gone)
             gone = 0
+
+
+def _as_one(blocks: list[tuple[Array, Array, Any]], schema: Any) -> tuple[Array, Array, Any]:
+    if len(blocks) == 1:
+        return blocks[0]
+    until, sign = (np.concatenate([block[k] for block in blocks]) for k in (0, 1))
+    return until, sign, joined([block[2] for block in blocks], schema)
 
 
 class Calendar:
@@ -132,15 +170,19 @@ class Calendar:
 
     def add(self, until: Array, rows: Any, sign: Array | None = None) -> None:
         """Rows that leave at `until` (int64 [n]; NEVER: not kept)."""
-        if sign is None:
-            sign = np.ones(until.shape[0], np.int8)
-        stay = until < NEVER
-        if not stay.any():
+        if not (n := until.shape[0]):
             return
-        if not stay.all():
-            until, sign, rows = until[stay], sign[stay], rows.filter(pa.array(stay))
-        self._taken_back += int((sign < 0).sum())
-        if (until[1:] < until[:-1]).any():
+        if until.max() >= NEVER:
+            stay = until < NEVER
+            if not stay.any():
+                return
+            until, rows = until[stay], rows.filter(pa.array(stay))
+            n, sign = until.shape[0], None if sign is None else sign[stay]
+        if sign is None:
+            sign = signs(1, n)
+        else:
+            self._taken_back += int((sign < 0).sum())
+        if n > 1 and (until[1:] < until[:-1]).any():
             order = np.argsort(until, kind="stable")
             until, sign, rows = until[order], sign[order], rows.take(pa.array(order))
         if self._runs and self._runs[-1].last <= until[0]:
@@ -153,8 +195,10 @@ class Calendar:
     def pop(self, now: int) -> tuple[Array, Any]:
         """(until int64 [n], not falling; rows) of those that leave by `now`."""
         parts = [part for run in self._runs for part in run.due(now)]
+        if not parts:
+            return _NO_TIMES, nothing(self.schema)
         self._runs = [run for run in self._runs if run.size]
-        until, sign, rows = self._sorted(parts)
+        until, sign, rows = parts[0] if len(parts) == 1 else self._sorted(parts)
         if self._taken_back and until.shape[0]:
             self._taken_back -= int((sign < 0).sum())
             stay = uncancelled(until, sign, rows)

@@ -89,7 +89,7 @@ class RowTable:
 
     def columns(self, codes: Array) -> list[Any]:
         """The rows of codes, as Arrow columns."""
-        return self.encoder.decode(np.take(self.kept, codes, axis=0))
+        return self.encoder.decode(self.kept.take(codes, axis=0))
 
     def live(self) -> Array:
         """Codes in use, ascending: int64."""

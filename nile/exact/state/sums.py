@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
-from nile.exact.state.arrow import Array, pa
+from nile.exact.state.arrow import Array, in_place, pa
 from nile.exact.state.rows import grown
 from nile.exact.state.types import plain
 from nile.exact.state.words import Encoder
@@ -41,7 +41,7 @@ summing: Any = arrow.Late("nile.exact.state.sums_kernels")
 DIGITS = 80  # of 32 bits: more than any sum of doubles has
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Touches:
     """Tuples and the pairs (instant, group) they touch.
 
@@ -92,9 +92,18 @@ class State(ABC):
         """Bytes."""
 
 
+_ALL = np.ones(4096, np.bool_)
+
+
+def _all(n: int) -> Array:
+    """True for each of n, which is only read: bool [n]."""
+    return _ALL[:n] if n <= _ALL.shape[0] else np.ones(n, np.bool_)
+
+
 def valid(column: Any) -> Array:
+    """Which rows are not null, which is only read: bool [n]."""
     if not column.null_count:
-        return np.ones(len(column), np.bool_)
+        return _all(len(column))
     found: Array = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
@@ -111,14 +120,14 @@ class Counted(State):
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         self._now = grown(self._now, touches.room)
         old, new = np.zeros(touches.pairs, np.int64), np.zeros(touches.pairs, np.int64)
-        counted = np.ones(touches.sign.shape[0], np.bool_) if column is None else valid(column)
+        counted = _all(touches.sign.shape[0]) if column is None else valid(column)
         counting.apply_counts(
             touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old, new
         )  # fmt: skip
         return old[:, None], new[:, None]
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
-        return pa.array(np.ascontiguousarray(numbers[:, 0]))
+        return in_place(np.ascontiguousarray(numbers[:, 0]), pa.int64())
 
     def current(self, codes: Array) -> Array:
         self._now = grown(self._now, int(codes.max(initial=-1)) + 1)
@@ -172,7 +181,7 @@ class Summed(State):
                 touches.sign, touches.codes, values, added, self._unsigned, touches.touch, touches.first, touches.last,
                 self._digits, self._counts, sums[0], sums[1], counts[0], counts[1],
             )  # fmt: skip
-            return np.column_stack([sums[0], counts[0]]), np.column_stack([sums[1], counts[1]])
+            return _beside(sums[0], counts[0]), _beside(sums[1], counts[1])
         self._digits, self._base = widened(self._digits, self._base, values)
         self._special = grown(self._special, room)
         self._now = grown(self._now, room)
@@ -181,7 +190,8 @@ class Summed(State):
             touches.sign, touches.codes, values, added, touches.touch, touches.first, touches.last, self._base,
             self._digits, self._special, self._now, self._counts, sums[0], sums[1], counts[0], counts[1],
         )  # fmt: skip
-        return tuple(np.column_stack([s.view(np.int64), n]) for s, n in zip(sums, counts, strict=True))  # type: ignore[return-value]
+        bits = sums.view(np.int64)[:, :, None]
+        return _beside(bits[0], counts[0]), _beside(bits[1], counts[1])
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
@@ -190,7 +200,7 @@ class Summed(State):
             total = np.ascontiguousarray(numbers[:, 0]).view(np.float64)
             if function == "avg":
                 total = total / np.maximum(n, 1)
-            return pa.array(total, mask=none if none.any() else None)
+            return pa.array(total, mask=none) if none.any() else in_place(total, pa.float64())
         high, low = numbers[:, 0], numbers[:, 1]
         fits = (high >= -(1 << 31)) & (high < (1 << 31))
         if function == "avg":
@@ -204,7 +214,8 @@ class Summed(State):
                 f"sum: needed a total within 64 bits; got {int(high[at]) * (1 << 32) + int(low[at])}; "
                 "cast the column to double"
             )
-        return pa.array((high << 32) + low, mask=none if none.any() else None)
+        total = (high << 32) + low
+        return pa.array(total, mask=none) if none.any() else in_place(total, pa.int64())
 
     def current(self, codes: Array) -> Array:
         top = int(codes.max(initial=-1)) + 1
@@ -253,6 +264,14 @@ class Summed(State):
     @property
     def memory(self) -> int:
         return int(self._counts.nbytes + self._digits.nbytes + self._special.nbytes + self._now.nbytes)
+
+
+def _beside(numbers: Array, counts: Array) -> Array:
+    """Columns int64 [n, w] and one more: int64 [n, w + 1]."""
+    out = np.empty((numbers.shape[0], numbers.shape[1] + 1), np.int64)
+    out[:, :-1] = numbers
+    out[:, -1] = counts
+    return out
 
 
 def widened(digits: Array, base: int, bits: Array) -> tuple[Array, int]:

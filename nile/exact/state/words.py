@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.state.arrow import Array, pa, pc
+from nile.exact.state.arrow import Array, in_place, pa, pc
 from nile.exact.state.types import plain
 from nile.exact.state.values import Values
 
@@ -25,7 +25,7 @@ _VIEWS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
 class Encoder:
     """Columns of given types to words and back.  width: words of a row."""
 
-    DERIVED: ClassVar = ("kinds", "exact", "values", "_first", "_mask", "width")
+    DERIVED: ClassVar = ("kinds", "exact", "values", "_first", "_mask", "_direct", "width")
 
     def __init__(self, kinds: Sequence[Any], *, exact: bool) -> None:
         self.kinds = tuple(kinds)
@@ -39,6 +39,7 @@ class Encoder:
                 self.values[at] = Values(plain(kind))
             at += 2 if pa.types.is_decimal128(kind) else 1
         self._mask = at
+        self._direct = [pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in self.kinds]
         self.width = at + max(1, -(-len(self.kinds) // _MASKED))
 
     def encode(self, columns: Sequence[Any]) -> Array:
@@ -47,6 +48,14 @@ class Encoder:
         words = np.zeros((n, self.width), np.int64)
         for i, (kind, column) in enumerate(zip(self.kinds, columns, strict=True)):
             at = self._first[i]
+            if n and self._direct[i] and not column.null_count:
+                numbers = column.to_numpy(zero_copy_only=False)
+                if numbers.dtype == np.int64:
+                    words[:, at] = numbers
+                    continue
+                if numbers.dtype == np.float64 and self.exact:
+                    words[:, at] = numbers.view(np.int64)
+                    continue
             if column.null_count:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
                 words[:, self._mask + i // _MASKED] |= nulls.astype(np.int64) << (i % _MASKED)
@@ -63,8 +72,12 @@ class Encoder:
     def decode(self, words: Array) -> list[Any]:
         """The columns of rows of words."""
         out = []
+        some = bool(words[:, self._mask :].any())
         for i, kind in enumerate(self.kinds):
             at = self._first[i]
+            if self._direct[i] and not some:
+                out.append(in_place(np.ascontiguousarray(words[:, at]), kind))
+                continue
             nulls = (words[:, self._mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
             column = words[:, at]
             hidden = nulls if nulls.any() else None

@@ -293,12 +293,14 @@ class ExactSubscription(Indexed):
         self._given(*self._formed(found, selected))
 
     def _progress(self) -> None:
-        # The first instant is a tuple's, whoever said how far streams have come, or the answer would tell how it was
-        # driven.
         if (at := self._passed()) is not None:
-            self._step(lambda: self._plan.advance(at))
-            if self.into is not None:
-                self.into.moved(at)
+            self._step(partial(self._plan.advance, at))
+            self._moved(at)
+
+    def _moved(self, at: int | None) -> None:
+        """All that its streams bring up to an instant has been worked on."""
+        if at is not None and self.into is not None:
+            self.into.moved(at)
 
     def _finish(self) -> None:
         last = max((stream.passed for stream in self._streams.values() if stream.passed is not None), default=None)
@@ -307,12 +309,11 @@ class ExactSubscription(Indexed):
         self._step(lambda: self._plan.pipeline.finish(last))
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
-        carried = batch.carried
-        assert carried is not None
         if self._seen is not None:
             self._seen[name] += len(batch)
-        self._step(lambda: self._plan.push(name, batch.ts, carried))
-        self._progress()
+        at = self._passed()
+        self._step(partial(self._plan.arrived, name, batch, at))
+        self._moved(at)
 
     def open_from(self, stream: LiveStream) -> int | None:
         return self._plan.open_from(stream)

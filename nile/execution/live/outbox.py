@@ -101,7 +101,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     @property
     def unread_bytes(self) -> int:
         """Bytes of memory of unread rows; those in files of the store take none."""
-        return self._waits.bytes + self._bytes_elsewhere()
+        with self._lock:
+            return self._waits.bytes + self._bytes_elsewhere()
 
     @property
     def full(self) -> bool:
@@ -242,8 +243,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     def tell(self) -> None:
         """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
-        while self._found and self._callback is not None:
-            fault = INTERRUPTS.calling(self._callback, self._found.first)
+        while self._callback is not None and (found := self._found):
+            fault = INTERRUPTS.calling(self._callback, found.first)
             if fault is not None:
                 self._commits.fault(fault)
             self._handed += len(self._found.popleft())
@@ -295,7 +296,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """Number a batch of outputs and give it to whoever reads."""
         if not batch.num_rows:
             return
-        self.outputs += batch.num_rows
+        self._outputs += batch.num_rows
         if self.into is not None:
             self._handed = self.outputs
             self.into.take(batch)

@@ -27,7 +27,7 @@ from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
 from nile.execution.held import flat, of
 from nile.execution.live.chosen import ByValue, Sought, chosen, sought
-from nile.execution.reading import Readable, Reading, named_leaf, selected
+from nile.execution.reading import Readable, Reading, named_leaf, places, selected
 from nile.expressions.tree import Column
 from nile.runtime.abreast import Ahead
 from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
@@ -173,7 +173,8 @@ class Running:
         self._events: deque[Event] = deque()
         self._first = 0
         self.ahead: Ahead[list[Changes]] = Ahead()
-        """What `push` and `advance` give next, worked out before readers come to it."""
+        """What `arrived` gives next, worked out before readers come to it."""
+        self._places: dict[str, tuple[pa.Schema, list[int] | None, pa.Schema]] = {}
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
 
@@ -350,23 +351,31 @@ class Running:
         level = all(each._turn == self.turn for each in self.readers)
         return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.waits)
 
-    def steps(self, name: str, batch: TupleBatch, at: int | None) -> list[Callable[[], list[Changes]]]:
-        """What readers ask for next: `push` of a batch, and `advance` up to an instant."""
+    def arrival(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
+        """What readers ask for next: that tuples of a live stream are taken in.  at: as of `arrived`."""
         carried = batch.carried
         assert carried is not None
-        push = partial(self._push, name, batch.ts, carried)
-        return [push] if at is None else [push, partial(self.pipeline.advance, at, certain=False)]
+        return partial(self._arrived, name, batch.ts, carried, at)
 
-    def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
-        """Take in tuples of a live stream."""
-        return self.ahead.take(partial(self._push, name, ts, batch))
+    def arrived(self, name: str, batch: TupleBatch, at: int | None) -> list[Changes]:
+        """Take in tuples of a live stream.  at: the instant that all streams have passed by then, if there is one."""
+        return self.ahead.take(self.arrival(name, batch, at))
+
+    def _arrived(self, name: str, ts: Array, batch: pa.RecordBatch, at: int | None) -> list[Changes]:
+        found = self.push(name, ts, batch)
+        return found if at is None else found + self.pipeline.advance(at, certain=False)
 
     def advance(self, at: int) -> list[Changes]:
-        """All streams have passed an instant."""
-        return self.ahead.take(partial(self.pipeline.advance, at, certain=False))
+        """All streams have passed an instant.
 
-    def _push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
-        found = []
+        The first one that counts is a tuple's, whoever said how far streams have come, or the answer would tell how it
+        was driven.
+        """
+        return self.pipeline.advance(at, certain=False)
+
+    def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
+        """Take in tuples of a live stream, here and now."""
+        found: list[Changes] = []
         for alias, times, rows in self._of_leaves(name, ts, batch):
             found += self.pipeline.push(alias, times, rows)
         return found
@@ -391,10 +400,19 @@ class Running:
                 times, rows = self.reading.signed(leaf, ts, batch)
                 yield leaf.alias, times, rows
                 continue
-            columns = batch.select(list(self.reading.columns(leaf)))
-            times, rows = selected(leaf, ts, named_leaf(leaf, columns))
+            times, rows = selected(leaf, ts, self._named(leaf, batch))
             if rows.num_rows:
                 yield leaf.alias, times, rows
+
+    def _named(self, leaf: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
+        known = self._places.get(leaf.alias)
+        if known is None or not batch.schema.equals(known[0]):
+            known = self._places[leaf.alias] = (batch.schema, *places(leaf, batch.schema))
+        _, at, schema = known
+        if at is None:
+            return named_leaf(leaf, batch.select(list(self.reading.columns(leaf))))
+        return pa.RecordBatch.from_arrays([batch.column(k) for k in at], schema=schema)
 
 
 def _raise(error: Exception) -> list[Changes]:

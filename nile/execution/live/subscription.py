@@ -263,12 +263,18 @@ class Subscription(Outbox):
         """The last instant that all streams have passed that go on; None before there is one, and once closed."""
         if self._replayed is not None:
             return None if self._closed else self._replayed.passed
-        open_ones = [stream for stream in self._streams.values() if not stream.closed]
-        waited = [stream for stream in open_ones if not stream.at_will] or open_ones
-        passed = [stream.passed for stream in waited]
-        if self._closed or not passed or any(at is None for at in passed):
+        if self._closed:
             return None
-        return min(at for at in passed if at is not None) - 1
+        open_ones = [stream for stream in self._streams.values() if not stream.closed]
+        if len(open_ones) > 1:
+            open_ones = [stream for stream in open_ones if not stream.at_will] or open_ones
+        least: int | None = None
+        for stream in open_ones:
+            if stream.passed is None:
+                return None
+            if least is None or stream.passed < least:
+                least = stream.passed
+        return None if least is None else least - 1
 
     def _mailbox(self) -> State:
         """Outputs so far, and those that nobody has read, for `capture`; of those in files only how many they are."""

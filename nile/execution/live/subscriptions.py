@@ -221,7 +221,7 @@ class Subscriptions:
             if type(one) is ExactSubscription and not one.paused and not one.closed and one.plan.stands_alone:
                 plans.setdefault(id(one.plan), (one.plan, one.reached))
         if len(plans) > 1:
-            worked_ahead([(plan.ahead, plan.steps(name, batch, at)) for plan, at in plans.values()], self._threads)
+            worked_ahead([(plan.ahead, [plan.arrival(name, batch, at)]) for plan, at in plans.values()], self._threads)
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
         """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from nile.base.interrupts import INTERRUPTS
@@ -41,15 +42,21 @@ class Filed:
 
 
 class Unread:
-    """Batches in their order; those in files come first.
-
-    bytes: of those in memory.  Batches in files are as others to a reader.
-    """
+    """Batches in their order; those in files come first.  Batches in files are as others to a reader."""
 
     def __init__(self) -> None:
         self._batches: deque[pa.RecordBatch] = deque()
         self._filed: dict[int, Filed] = {}  # by the identity of their batch, which they hold
-        self.bytes = 0
+        self._weighed = 0, 0  # the first so many, and what those of them in memory take
+
+    @property
+    def bytes(self) -> int:
+        """Of those in memory.  Most are read before anybody asks, and weighing one costs more than keeping it."""
+        many, taken = self._weighed
+        if many < len(self._batches):
+            taken += sum(batch.nbytes for batch in islice(self._batches, many, None))
+            self._weighed = len(self._batches), taken  # at once: a signal may come in between
+        return taken
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -82,26 +89,26 @@ class Unread:
     def append(self, batch: pa.RecordBatch) -> None:
         """One more."""
         self._batches.append(batch)
-        self.bytes += batch.nbytes
 
     def popleft(self) -> pa.RecordBatch:
         """The oldest, which waits no longer."""
         batch = self._batches.popleft()
-        if id(batch) not in self._filed:
-            self.bytes -= batch.nbytes
+        many, taken = self._weighed
+        if many:
+            self._weighed = many - 1, taken - (0 if id(batch) in self._filed else batch.nbytes)
         return batch
 
     def clear(self) -> None:
         """None waits any longer."""
         self._batches.clear()
-        self.bytes = 0
+        self._weighed = 0, 0
 
     def put_back(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Batches that were handed out, before all others."""
         for batch in reversed(list(batches)):
             self._batches.appendleft(batch)
-            if id(batch) not in self._filed:
-                self.bytes += batch.nbytes
+            many, taken = self._weighed
+            self._weighed = many + 1, taken + (0 if id(batch) in self._filed else batch.nbytes)
 
     def shorten(self, rows: int) -> None:
         """Let the first rows of the oldest batch go, fewer than it has."""
@@ -137,9 +144,10 @@ class Unread:
 
     def adopt(self, filed: Iterable[Filed], tail: Iterable[pa.RecordBatch] = ()) -> None:
         """Have these, and nothing else."""
-        self._batches, self._filed, self.bytes = deque(), {}, 0
+        self._batches, self._filed, self._weighed = deque(), {}, (0, 0)
         for each in filed:
             self._batches.append(each.batch)
+            self._weighed = len(self._batches), 0
             self._filed[id(each.batch)] = each
         for batch in tail:
             self.append(batch)

@@ -16,11 +16,13 @@ from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
 from nile.exact.pipeline.sources.taken_back import TakenBack, without
 from nile.exact.plan.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import NEVER, Calendar, after, joined, never
+from nile.exact.state.expire import NEVER, Calendar, after, joined, never, nothing, signs
 from nile.exact.state.held import MOST, Held, State
 from nile.summaries.errors import ConfigError, UnknownColumn
 
 __all__ = ["Incoming", "Relation", "Stream", "chain_of", "conformed", "selected"]
+
+_NO_TIMES = np.zeros(0, np.int64)
 
 
 def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
@@ -35,6 +37,8 @@ def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
 
 def conformed(rows: Any, schema: Any) -> Any:
     """The rows with exactly the columns of the schema, in its order and types.  Raises UnknownColumn."""
+    if rows.schema.equals(schema):
+        return rows
     names = rows.schema.names
     columns = []
     for field in schema:
@@ -63,6 +67,8 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
     """
     counts[0] += rows.num_rows
     at: Array | None = None
+    if not above:
+        return rows, at
     if not rows.num_rows:
         return joined([], above[-1].schema if above else rows.schema), at
     for k, node in enumerate(above, 1):
@@ -120,25 +126,26 @@ class Incoming:
 
     def take(self, to: int) -> tuple[Array, Array, Array, Any]:
         """(times of all tuples up to `to`, ordinals of those the chain keeps, their times, their rows)."""
+        if not self._raw or self._raw[0][0] > to:
+            return _NO_TIMES, _NO_TIMES, _NO_TIMES, nothing(self.schema)
         raw, ordinals, times, batches = [], [], [], []
-        while self._raw and (first := self._raw[0]).shape[0] and first[0] <= to:
-            end = int(np.searchsorted(first, to, side="right"))
+        while self._raw and (first := self._raw[0])[0] <= to:
+            end = int(first.searchsorted(to, "right"))
             ts, rows, at = self._kept[0]
-            cut = int(np.searchsorted(ts, to, side="right"))
-            own = np.arange(ts.shape[0]) if at is None else at
+            cut = end if at is None else int(ts.searchsorted(to, "right"))
             raw.append(first[:end])
-            ordinals.append(own[:cut] + self.taken)
+            ordinals.append(np.arange(self.taken, self.taken + cut) if at is None else at[:cut] + self.taken)
             times.append(ts[:cut])
             batches.append(rows.slice(0, cut))
             self.taken += end
             if end < first.shape[0]:
                 self._raw[0] = first[end:]
-                self._kept[0] = (ts[cut:], rows.slice(cut), own[cut:] - end)
+                self._kept[0] = (ts[cut:], rows.slice(cut), None if at is None else at[cut:] - end)
                 break
             self._raw.popleft()
             self._kept.popleft()
-        if not raw:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), joined([], self.schema)
+        if len(raw) == 1:
+            return raw[0], ordinals[0], times[0], batches[0]
         return np.concatenate(raw), np.concatenate(ordinals), np.concatenate(times), joined(batches, self.schema)
 
     def capture(self) -> State:
@@ -207,21 +214,21 @@ class Stream:
         raw, ordinals, ts, rows = self.arrivals.take(to)
         if isinstance(self.window, Rows):
             return self._rows(raw, ordinals, ts, rows)
-        at, since, back = self.arrivals.back.due(to)
-        early = Delta(at[:0], np.zeros(0, np.int8), back.slice(0, 0))
-        if at.shape[0]:
-            ts, rows, early = self._taken_back(ts, rows, at, since, back)
+        early = None
+        if self.arrivals.back.first(to) is not None:
+            ts, rows, early = self._taken_back(ts, rows, *self.arrivals.back.due(to))
         until = self._until(ts)
         if self._keep and rows.num_rows and not isinstance(self.window, Range):
             self._forever.append(rows)
-        come = Delta(ts, np.ones(ts.shape[0], np.int8), rows, None if self.clock.negative else until)
+        come = Delta(ts, signs(1, ts.shape[0]), rows, None if self.clock.negative else until)
         if not self._keep and not (self.clock.negative and self._go):
             return come
         self._expire.add(until, rows)
         gone, leaving = self._expire.pop(to)
         if not self.clock.negative:
             return come
-        return merged(early, self._with(gone, leaving, come), self.schema, by_sign=True)
+        told = self._with(gone, leaving, come)
+        return told if early is None else merged(early, told, self.schema, by_sign=True)
 
     def _until(self, ts: Array) -> Array:
         return after(ts, self.window.ns) if isinstance(self.window, Range) else never(ts)
@@ -260,8 +267,10 @@ class Stream:
         return self._with(raw[by - first], leaving, Delta(ts, np.ones(ts.shape[0], np.int8), rows))
 
     def _with(self, gone: Array, leaving: Any, come: Delta) -> Delta:
+        if not gone.shape[0]:
+            return come
         self.negative += gone.shape[0]
-        return merged(Delta(gone, np.full(gone.shape[0], -1, np.int8), leaving), come, self.schema, by_sign=True)
+        return merged(Delta(gone, signs(-1, gone.shape[0]), leaving), come, self.schema, by_sign=True)
 
     def time(self) -> int:
         """GetTime: how far the stream is known."""

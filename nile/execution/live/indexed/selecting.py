@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -139,17 +140,15 @@ class Selecting:
 
     def arrived(self, name: str, batch: TupleBatch) -> None:
         """Tuples of the stream whose turn has come."""
-        carried = batch.carried
-        assert carried is not None
+        first = self.first
         self._tuples += len(batch)
-        self._step(lambda: self.plan.push(name, batch.ts, carried))
-        self.progress()
+        self._step(partial(self.plan.arrived, name, batch, None if first is None else first.reached))
 
     def progress(self) -> None:
         """Find what follows of how far the stream has come."""
         first = self.first
         if first is not None and (at := first.reached) is not None:
-            self._step(lambda: self.plan.pipeline.advance(at, certain=False))
+            self._step(partial(self.plan.advance, at))
 
     def full(self) -> list[Selection]:
         """Those for whose readers pushes have to wait.
