@@ -72,7 +72,7 @@ class Projection:
     def step(self, to: int) -> Delta:
         """What is made of what changes up to `to`."""
         delta = self.below.step(to)
-        return Delta(delta.ts, delta.sign, self._made(delta.rows), delta.until, delta.times)
+        return delta.made_into(self._made(delta.rows))
 
     def time(self) -> int:
         """GetTime: the clock of the operator below."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.plan.algebra import Plan
 from nile.exact.state import held as holding
@@ -73,9 +71,10 @@ class Counted:
         """What the operator changes up to `to`."""
         delta = self.operator.step(to)
         if n := len(delta):
-            if delta.times is not None:
-                n = int(delta.times.sum())
-            gone = int(np.count_nonzero(delta.sign < 0) if delta.times is None else delta.times[delta.sign < 0].sum())
+            if delta.times is None:
+                gone = delta.gone
+            else:
+                n, gone = int(delta.times.sum()), int(delta.times[delta.sign < 0].sum())
             self.negative += gone
             self.positive += n - gone
         return delta

@@ -105,14 +105,15 @@ class Grouping(Stateful):
         read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
         out = None
         if self.wanted:
-            goes, comes = before > 0, after > 0
-            if not self._by:
-                goes, comes = np.ones(held, bool), np.ones(held, bool)
+            if self._by:
+                goes, comes = before > 0, after > 0
+                changed = goes != comes
+            else:
+                goes, comes, changed = np.ones(held, bool), np.ones(held, bool), np.zeros(held, bool)
                 if begins and held and touch_ts[0] == self.clock.origin:
-                    goes[0] = False
-            changed = goes != comes
+                    goes[0], changed[0] = False, True
             for old, new in read.values():
-                changed = changed | (old != new).any(axis=1)
+                kernels.note_changed(old, new, changed)
             if begins and not (held and touch_ts[0] == self.clock.origin):
                 out = self._told(*self._beginning(read, touch_ts, touch_code, goes & changed, comes & changed))
             else:
@@ -140,12 +141,13 @@ class Grouping(Stateful):
         """Old rows go and new rows come, in time order."""
         out = np.empty(2 * ts.shape[0], np.int64)
         sign = np.empty(2 * ts.shape[0], np.int8)
-        n = kernels.old_and_new(np.asarray(ts, np.int64), goes, comes, out, sign)
+        ts, code = np.asarray(ts, np.int64), np.asarray(code, np.int64)
+        n = kernels.old_and_new(ts, goes, comes, out, sign)
         out, sign = out[:n], sign[:n]
         if not n:
             return empty(self.schema)
         numbers = {key: kernels.picked(a, b, out, sign) for key, (a, b) in read.items()}
-        return Delta(np.asarray(ts, np.int64)[out], sign, self._rows(np.asarray(code, np.int64)[out], numbers))
+        return Delta(ts[out], sign, self._rows(code[out], numbers))
 
     def _rows(self, codes: Array, numbers: Any) -> Any:
         columns = [] if self._table is None else self._table.columns(codes)

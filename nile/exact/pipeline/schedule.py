@@ -46,6 +46,18 @@ class Delta:
     rows: Any
     until: Array | None = None
     times: Array | None = None
+    _gone: int = -1
+
+    @property
+    def gone(self) -> int:
+        """Rows that go, counted once."""
+        if self._gone < 0:
+            self._gone = int(np.count_nonzero(self.sign < 0))
+        return self._gone
+
+    def made_into(self, rows: Any) -> Delta:
+        """The same with other rows, one for one."""
+        return Delta(self.ts, self.sign, rows, self.until, self.times, self._gone)
 
     @property
     def weight(self) -> Array:
@@ -108,7 +120,8 @@ def merged(a: Delta, b: Delta, schema: Any, *, by_sign: bool) -> Delta:
 
 
 def _after(a: Delta, b: Delta, schema: Any) -> Delta:
-    return Delta(np.concatenate([a.ts, b.ts]), np.concatenate([a.sign, b.sign]), joined([a.rows, b.rows], schema))
+    ts, sign = np.concatenate((a.ts, b.ts)), np.concatenate((a.sign, b.sign))
+    return Delta(ts, sign, joined([a.rows, b.rows], schema))
 
 
 class Operator(Protocol):

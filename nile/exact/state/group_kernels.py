@@ -64,6 +64,15 @@ def touch_groups(
 
 
 @kernel
+def note_changed(old: Array, new: Array, changed: Array) -> None:
+    """Set `changed` (bool [n]) where a row of old and one of new (int64 [n, w]) differ."""
+    for k in range(changed.shape[0]):
+        for c in range(old.shape[1]):
+            if old[k, c] != new[k, c]:
+                changed[k] = True
+
+
+@kernel
 def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign: Array) -> int:
     """out[k]: the pair (instant, group) of output k; of one instant the rows that go stand before those that come."""
     written = 0

@@ -10,6 +10,7 @@ import numpy as np
 __all__ = ["lent", "lent_together"]
 
 Array = np.ndarray[Any, Any]
+_SMALL = 16_384
 
 
 class _Memory:
@@ -25,12 +26,15 @@ class _Memory:
 
 
 def lent(array: Array) -> Array:
-    """A contiguous array of one dimension as kernels take it, in the same memory: to be read, never written.
+    """A contiguous array of one dimension as kernels take it: to be read, never written.
 
-    Kernels are compiled for arrays that say they may be written; those of Arrow's memory do not say so.
+    In the same memory, unless a copy costs less than to say so.  Kernels are compiled for arrays that say they may be
+    written; those of Arrow's memory do not say so.
     """
-    if array.flags.writeable or not array.shape[0]:
-        return array if array.flags.writeable else array.copy()
+    if array.flags.writeable:
+        return array
+    if array.nbytes <= _SMALL:
+        return array.copy()
     return np.asarray(_Memory(array, array.shape[0], (array,)))
 
 

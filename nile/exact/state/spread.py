@@ -41,7 +41,7 @@ class Spread(State):
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         room, pairs = touches.room, touches.pairs
         doubles = pc.cast(column, pa.float64(), safe=False)
-        bits = np.ascontiguousarray(self._encoder.encode([doubles])[:, 0])
+        bits = self._encoder.numbers(doubles)
         self._room(room)
         self._widen(bits)
         counts = np.zeros((2, pairs), np.int64)

@@ -170,7 +170,7 @@ class Summed(State):
 
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         room, pairs = touches.room, touches.pairs
-        values = np.ascontiguousarray(self._encoder.encode([column])[:, 0])
+        values = self._encoder.numbers(column)
         self._counts = grown(self._counts, room)
         self._digits = grown(self._digits, room)
         added = valid(column)
@@ -276,12 +276,8 @@ def _beside(numbers: Array, counts: Array) -> Array:
 
 def widened(digits: Array, base: int, bits: Array) -> tuple[Array, int]:
     """(digits, base) with room for every finite double of these bits, and one digit for carries."""
-    exponent = (bits >> 52) & 0x7FF
-    exponent = exponent[(exponent < 0x7FF) & ((bits << 1) != 0)]
-    if not exponent.shape[0]:
-        low, high = base, base
-    else:
-        low, high = int(exponent.min()) >> 5, (int(exponent.max()) >> 5) + 4
+    least, most = summing.exponents(bits)
+    low, high = (base, base) if least > most else (least >> 5, (most >> 5) + 4)
     width = digits.shape[1]
     if width and low >= base and high <= base + width:
         return digits, base

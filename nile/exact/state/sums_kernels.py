@@ -158,6 +158,21 @@ def carried(digits: Array, out: Array) -> None:
         out[group, digits.shape[1]] = carry & _LOW
 
 
+@kernel
+def exponents(bits: Array) -> tuple[int, int]:
+    """The least and the greatest exponent of finite doubles (bits int64 [n]) other than 0; none: least above greatest.
+
+    As they stand in the bits: 0 to 2046.
+    """
+    least, most = np.int64(0x7FF), np.int64(-1)
+    for i in range(bits.shape[0]):
+        exponent = (bits[i] >> 52) & 0x7FF
+        if exponent < 0x7FF and (bits[i] << 1) != 0:
+            least = min(least, exponent)
+            most = max(most, exponent)
+    return least, most
+
+
 @allocating_kernel
 def apply_doubles(
     sign: Array,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,8 @@ from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
 from nile.execution.held import flat, of
-from nile.execution.live.chosen import ByValue, Sought, chosen, sought
+from nile.execution.live.chosen import Sought, sought
+from nile.execution.live.event import Event
 from nile.execution.reading import Readable, Reading, named_leaf, places, selected
 from nile.expressions.tree import Column
 from nile.runtime.abreast import Ahead
@@ -42,33 +43,6 @@ Array = np.ndarray[Any, Any]
 
 _MANY = 16
 """Readers from which on sorting what came costs less than that each looks at all of it."""
-
-
-@dataclass(slots=True)
-class Event:
-    """What one thing that happened led to.  waits: readers that have not taken it; made: what tails made of it."""
-
-    waits: int
-    found: list[Changes] = field(default_factory=list)
-    fault: Exception | None = None
-    made: dict[Any, Any] = field(default_factory=dict)
-    by_value: dict[tuple[int, str], ByValue] = field(default_factory=dict)
-
-    def where(self, wanted: tuple[Sought, ...]) -> list[Changes] | None:
-        """Of what it led to, the rows that satisfy conditions; None: look at them."""
-        out = []
-        for number, each in enumerate(self.found):
-            places = chosen(partial(self._by_value, number, each), wanted)
-            if places is None:
-                return None
-            if places.shape[0]:
-                out.append(Changes(each.ts[places], each.sign[places], each.rows.take(pa.array(places))))
-        return out
-
-    def _by_value(self, number: int, changes: Changes, column: str) -> ByValue:
-        if (number, column) not in self.by_value:
-            self.by_value[number, column] = ByValue(changes.rows.column(changes.rows.schema.get_field_index(column)))
-        return self.by_value[number, column]
 
 
 @dataclass(frozen=True, slots=True)
