@@ -9,6 +9,7 @@ import pytest
 
 from nile.exact.plan.algebra import Range
 from nile.experiments.benchmarks.pipelines import join_group, ran, sales, select_sum
+from nile.experiments.benchmarks.pushes import KINDS, spent
 
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
@@ -33,3 +34,9 @@ def test_join_and_group_by_counts_the_pairs_of_the_last_windows(scheduling: str,
     expected = {item: n * counts[1][item] for item, n in counts[0].items() if item in counts[1]}
     assert dict(zip(found["a.item"].to_pylist(), found["pairs"].to_pylist(), strict=True)) == expected
     assert np.array(list(expected.values())).sum() > 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_push_is_measured_with_every_kind_of_query(kind: str) -> None:
+    (few,) = spent(kind, 1, rounds=1, pushes=2)
+    assert few > 0.0

@@ -170,7 +170,7 @@ def exponents(bits: Array) -> tuple[int, int]:
         if exponent < 0x7FF and (bits[i] << 1) != 0:
             least = min(least, exponent)
             most = max(most, exponent)
-    return least, most
+    return int(least), int(most)
 
 
 @allocating_kernel
