@@ -33,11 +33,16 @@ EQUAL, DASHBOARDS, SELECTIONS = 16, 100, 1_000
 STATE_BAR, CPU_BAR, PUSH_BAR_MS = 1.2, 1.5, 2.0
 STATE_FALLS = 100.0
 THREADS_BAR = 1.7
+_FILL = 6
+"""Pushes to each stream until windows of a second are full."""
 _ORDERS = 1_000
 _SCHEMA = [("t", pa.timestamp("ns")), ("item", pa.int64()), ("price", pa.float64())]
 _JOINED = (
     "SELECT a.item, count(*) AS n, sum(b.price) AS total FROM a, b WHERE a.item = b.item GROUP BY a.item{} WINDOW 1"
 )
+
+_PAIRS = "SELECT a.t, b.t AS u, a.item, a.price, b.price AS q FROM a, b WHERE a.item = b.item WINDOW 1"
+_SELECTED = "SELECT a.t, b.t AS u, a.item, a.price FROM a, b WHERE a.item = b.item AND a.price + b.price > 195 WINDOW 1"
 
 
 class Many:
@@ -100,24 +105,26 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
 
 
 def _on_two_threads(name: str, queries: Sequence[str], pushes: int) -> Measure:
-    """CPU time of a push's busiest thread, which is the one that pushes, with one thread beside two.
+    """CPU time of the busiest thread of a push to each stream, the one that pushes, with one thread beside two.
 
     Raises AssertionError where outputs differ.
     """
     one, two = (Many(queries, threads=threads, emit="changes") for threads in (1, 2))
     ratios: list[float] = []
     took: list[list[float]] = [[], []]
-    for push in range(4 + 2 * pushes):
-        found = []
-        for each, times in zip((one, two), took, strict=True):
+    for number in range(_FILL + pushes):
+        cpus, found = [0.0, 0.0], []
+        for which, each in enumerate((one, two)):
             cpu, wall = time.thread_time(), time.perf_counter()
-            each.push()
-            cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
-            if push >= 4 and push % 2 == 0:  # what goes to the other stream is not read by all
-                ratios.append(cpu)
-                times.append(wall)
+            for _ in "ab":  # a join works once both have come
+                each.push()
+            cpus[which], wall = time.thread_time() - cpu, time.perf_counter() - wall
+            if number >= _FILL:
+                took[which].append(wall)
             found.append([query.poll() for query in each.queries])
         assert found[0] == found[1], f"{name}: outputs on two threads differ"
+        if number >= _FILL:
+            ratios += cpus
     one.db.close()
     two.db.close()
     pairs = [alone / shared for alone, shared in zip(ratios[::2], ratios[1::2], strict=True)]
@@ -210,7 +217,9 @@ def many_queries(
     measures.append(_on_two_threads("two group-bys", apart[-2:], pushes // 2))
     measures.append(_on_two_threads(f"{DASHBOARDS} group-bys", apart, max(2, pushes // 8)))
     joins = [_JOINED.format("").replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (900, 1_000)]
-    measures.append(_on_two_threads("two joins", joins, pushes // 2))
+    measures.append(_on_two_threads("two joins and group-bys", joins, max(2, pushes // 8)))
+    measures.append(_on_two_threads("one join", [_PAIRS], max(2, pushes // 8)))
+    measures.append(_on_two_threads("one join with a condition", [_SELECTED], max(2, pushes // 8)))
     measures += _constrained(orders)
     measures.append(_chain(plans))
     measures += through_bursts(bursts)

@@ -38,6 +38,10 @@ class Readable(Protocol):
     """What is asked of a database."""
 
     @property
+    def threads(self) -> int | None:
+        """How many a query may work on, None for all cores."""
+
+    @property
     def scratch(self) -> Path | None:
         """Where files go while an answer is worked out; None: the system's folder for such files."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import thread_time
 from typing import Generic, TypeVar
 
-from nile.exact.join.threads import cores, together
+from nile.exact.join.threads import cores, cpu_seconds, together
 
 __all__ = ["Ahead", "shared_out", "worked_ahead"]
 
@@ -38,14 +37,14 @@ class Ahead(Generic[T]):
 
     def work(self, steps: Sequence[Callable[[], T]]) -> None:
         """Do steps, up to the first that fails, on any thread."""
-        begun = thread_time()
+        begun = cpu_seconds()
         for step in steps:
             try:
                 self._done.append((step(), None))
             except Exception as error:
                 self._done.append((None, error))
                 break
-        spent = thread_time() - begun
+        spent = cpu_seconds() - begun
         self.cost = (self.cost + spent) / 2.0 if self.cost else spent
 
     def take(self, step: Callable[[], T]) -> T:

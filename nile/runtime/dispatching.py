@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from nile.exact.join.threads import cpu_seconds
 from nile.exact.pipeline.stages import Ran, Stages
 from nile.runtime.charts import Chart, Meter, Step
 from nile.summaries.errors import ConfigError
@@ -161,7 +162,7 @@ class Dispatcher:
         for known in alive.values():
             self._offer(known)
 
-    def run(self, seconds: float | None, clock: Callable[[], float] = time.thread_time) -> int:
+    def run(self, seconds: float | None, clock: Callable[[], float] = cpu_seconds) -> int:
         """Run operators until nothing waits, or for so long; how many ran.  At least one does where one can."""
         begun, many = clock(), 0
         while (found := self._next()) is not None:

@@ -7,10 +7,16 @@ import random
 import threading
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import nile
+from nile.exact.join.threads import together, useful
+from nile.exact.pipeline import pieces
+from nile.exact.pipeline.pipeline import Pipeline
+from nile.exact.pipeline.sources import streams
+from nile.exact.plan.algebra import Join, Range, Scan
 from nile.execution.live import subscriptions
 from nile.runtime import abreast
 from nile.runtime.abreast import Ahead, shared_out, worked_ahead
@@ -89,6 +95,72 @@ def test_outputs_and_states_are_those_of_one_thread(eager: list[int], seed: int)
     assert _told(2, seed) == one
     if abreast.cores() > 1:
         assert 2 in eager
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    one = _told(1, seed)
+    cut: list[int] = []
+
+    def noted(calls: Any) -> None:
+        cut.append(len(calls))
+        together(calls)
+
+    monkeypatch.setattr(streams, "_PIECE", 3)
+    monkeypatch.setattr(pieces, "_PIECE", 2)
+    for each in (streams, pieces):
+        monkeypatch.setattr(each, "together", noted)
+    assert _told(3, seed) == one
+    assert 3 in cut
+
+
+@pytest.mark.parametrize("limit", [400, 30, -1])
+def test_conditions_of_a_join_are_asked_in_pieces_and_raise_what_they_would_raise_of_all(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """limit: the condition raises where a row reaches it, and tells of how many rows it was asked."""
+    monkeypatch.setattr(streams, "_PIECE", 10)
+    sides = [
+        Scan(name, pa.schema([(f"{name}.k", pa.int64()), (f"{name}.v", pa.int64())]), Range(50), at)
+        for at, name in enumerate("ab")
+    ]
+    asked: list[int] = []
+
+    def test(rows: pa.RecordBatch) -> pa.Array:
+        asked.append(rows.num_rows)
+        both = rows.column(1).to_numpy() + rows.column(3).to_numpy()
+        if limit >= 0 and (both >= limit).any():
+            raise ValueError(f"one of {rows.num_rows} rows")
+        return pa.array(both % 3 == 0)
+
+    told = []
+    for threads in (1, 4):
+        made = Pipeline(Join(*sides, on=(("a.k", "b.k"),), test=test), "nta", "changes", threads=threads)
+        draw = random.Random(7)
+        found: list[Any] = []
+        try:
+            for name in "ab":
+                values = [[draw.randint(0, 3) for _ in range(60)], [draw.randint(0, 100) for _ in range(60)]]
+                columns = [f"{name}.k", f"{name}.v"]
+                rows = pa.RecordBatch.from_arrays([pa.array(each) for each in values], names=columns)
+                found += made.push(name, np.arange(60), rows)
+            found += made.finish(500)
+        except ValueError as error:
+            told.append(str(error))
+            continue
+        told.append([(each.ts.tolist(), each.sign.tolist(), each.rows.to_pylist()) for each in found])
+    assert told[0] == told[1]
+    assert len(told[0])
+    assert min(asked) < max(asked) / 2
+
+
+def test_what_helps_several_threads_begins_none() -> None:
+    found: list[int] = []
+    assert useful(4, 100, 10) == 4
+    together([lambda: found.append(useful(4, 100, 10))] * 3)
+    assert found == [1, 1, 1]
+    together([lambda: found.append(useful(4, 100, 10))])
+    assert found[3] == useful(4, 100, 10) == 4
 
 
 def test_callbacks_are_called_in_the_thread_that_pushes_and_in_order(eager: list[int]) -> None:

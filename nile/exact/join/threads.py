@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Event, Thread, current_thread, local
 from typing import Generic, TypeVar
 
-__all__ = ["Ahead", "cores", "cpu_ns", "pieces_of", "together", "useful"]
+__all__ = ["Ahead", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
 
 T = TypeVar("T")
 _MOST_CORES = 4
@@ -30,6 +30,8 @@ class _Helped(local):
     def __init__(self) -> None:
         self.working: list[list[int]] = []
         self.ended = 0
+        self.helps = False
+        """Whether it does a part of what several threads do at once."""
 
 
 _helped = _Helped()
@@ -41,6 +43,11 @@ def cpu_ns() -> int:
     Only differences of two calls on the same thread mean something.
     """
     return time.thread_time_ns() + _helped.ended + sum(cell[0] for cell in _helped.working)
+
+
+def cpu_seconds() -> float:
+    """`cpu_ns` in seconds."""
+    return cpu_ns() / 1e9
 
 
 class _Cell:
@@ -71,9 +78,14 @@ def cores() -> int:
     return min(allowed, _MOST_CORES)
 
 
-def useful(threads: int | None, tuples: int) -> int:
-    """How many threads are worth having for so many tuples, of those allowed (None: as many as there are cores)."""
-    return max(1, min(cores() if threads is None else threads, tuples // _LEAST))
+def useful(threads: int | None, tuples: int, least: int | None = None) -> int:
+    """How many threads are worth having for so many tuples, of those allowed (None: as many as there are cores).
+
+    least: tuples that each should have at least.  On a thread that `together` has begun: one, for others have work.
+    """
+    if _helped.helps:
+        return 1
+    return max(1, min(cores() if threads is None else threads, tuples // (_LEAST if least is None else least)))
 
 
 def pieces_of(length: int, pieces: int) -> list[slice]:
@@ -90,6 +102,7 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
 
     def run(call: Callable[[], object], cell: _Cell) -> None:
         try:
+            _helped.helps = True
             call()
         except BaseException as error:
             failed.append(error)
@@ -104,7 +117,11 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
         for thread, cell in zip(threads, cells, strict=True):
             cell.begin()
             thread.start()
-        calls[0]()
+        alone, _helped.helps = _helped.helps, len(calls) > 1 or _helped.helps
+        try:
+            calls[0]()
+        finally:
+            _helped.helps = alone
     finally:
         for thread, cell in zip(threads, cells, strict=True):  # they write into memory that the caller lets go of
             if thread.ident is not None:

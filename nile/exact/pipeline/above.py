@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.pipeline.sources.leaf import conformed, selected
 from nile.exact.plan.algebra import Project, Select
@@ -15,12 +16,16 @@ __all__ = ["Projection", "Selection"]
 
 
 class Selection:
-    """Signed tuples for which a test is true.  Source: negative tuples, section 4.6."""
+    """Signed tuples for which a test is true.  Source: negative tuples, section 4.6.
+
+    threads: that many tuples may be tested on, None for all cores.
+    """
 
     KIND: ClassVar = "select"
-    DERIVED: ClassVar = ("plan", "below", "schema")
+    DERIVED: ClassVar = ("plan", "below", "schema", "_threads")
 
-    def __init__(self, plan: Select, below: Operator) -> None:
+    def __init__(self, plan: Select, below: Operator, threads: int | None = 1) -> None:
+        self._threads = threads
         self.plan = plan
         self.below = below
         self.schema = below.schema
@@ -30,11 +35,11 @@ class Selection:
         delta = self.below.step(to)
         if not len(delta):
             return delta
-        yes = selected(delta.rows, self.plan.test)
-        if yes.all():
+        rows, yes = kept(delta.rows, self.plan.test, self._threads)
+        if yes is None:
             return delta
         until = None if delta.until is None else delta.until[yes]
-        return Delta(delta.ts[yes], delta.sign[yes], delta.rows.filter(pa.array(yes)), until)
+        return Delta(delta.ts[yes], delta.sign[yes], rows, until)
 
     def time(self) -> int:
         """GetTime: the clock of the operator below."""

@@ -167,7 +167,7 @@ class Built:
         """The operator of a node over its inputs."""
         match plan:
             case Select():
-                return Selection(plan, inputs[0])
+                return Selection(plan, inputs[0], clock.threads)
             case Project():
                 return Projection(plan, inputs[0])
             case Join():

@@ -84,7 +84,8 @@ class Pipeline:
     scheduling: `nta` (negative tuples), `tpa` (time probing) or `ita` (input triggered: late); emit: `append` (every
     row ever added), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
     the row of a group without keys, are output at the first instant there is: of a tuple, or of `advance`.
-    signed: whether removals are output under `append`, too, as operators above it need (`Tail`).
+    signed: whether removals are output under `append`, too, as operators above it need (`Tail`); threads: that a join
+    of two streams may work on, None for all cores.
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
@@ -94,8 +95,9 @@ class Pipeline:
     DERIVED: ClassVar[tuple[str, ...]] = ("plan", "scheduling", "emit", "signed", "deferred", "_found", "_arrivals")
 
     def __init__(
-        self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False
-    ) -> None:
+        self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False,
+        threads: int | None = 1,
+    ) -> None:  # fmt: skip
         for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
             if given not in get_args(known):
                 raise ConfigError(f"{where}: needed one of {', '.join(get_args(known))}; got {given!r}; take one")
@@ -104,7 +106,7 @@ class Pipeline:
         self.scheduling = scheduling
         self.emit = emit
         self.signed = signed
-        self._clock = Clock(scheduling)
+        self._clock = Clock(scheduling, threads=threads)
         reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
         self._root, self._built = build(plan, self._clock, reader)
         if emit == "changes" and scheduling != "nta":

@@ -74,13 +74,15 @@ class Clock:
     """What all operators of a pipeline share: the scheduling, and the pipeline's first instant.
 
     origin: when stored rows and the row of a group without keys appear; None before it is known.
+    threads: that an operator may work on, None for all cores; what comes out does not depend on it.
     """
 
     HELD: ClassVar = ("origin",)
-    DERIVED: ClassVar = ("scheduling",)
+    DERIVED: ClassVar = ("scheduling", "threads")
 
     scheduling: str = "nta"
     origin: int | None = None
+    threads: int | None = 1
 
     @property
     def negative(self) -> bool:

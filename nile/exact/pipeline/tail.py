@@ -12,8 +12,9 @@ import numpy as np
 
 from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.figures import Figures
+from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.pipeline import Changes
-from nile.exact.pipeline.sources.leaf import conformed, selected
+from nile.exact.pipeline.sources.leaf import conformed
 from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import nothing
@@ -52,7 +53,9 @@ class Tail:
     counts: int64 [nodes, 2], signed tuples +1 and -1; held: rows that were last asked of each as they stood.
     """
 
-    def __init__(self, nodes: Sequence[Select | Project], *, append: bool) -> None:
+    def __init__(self, nodes: Sequence[Select | Project], *, append: bool, threads: int | None = 1) -> None:
+        """threads: that many changes may be tested on, None for all cores."""
+        self.threads = threads
         self.nodes = tuple(nodes)
         self.append = append
         self.counts = np.zeros((len(nodes), 2), np.int64)
@@ -70,7 +73,7 @@ class Tail:
         for each in changes:
             ts, sign, rows = each.ts, each.sign, each.rows
             for k, node in enumerate(self.nodes):
-                rows, yes = (rows, None) if selected and not k else _made(node, rows)
+                rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
                 if yes is not None:
                     ts, sign = ts[yes], sign[yes]
                 gone = int(np.count_nonzero(sign < 0))
@@ -93,7 +96,7 @@ class Tail:
     def contents(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that stand above, made of those below."""
         for k, node in enumerate(self.nodes):
-            rows = _made(node, rows)[0]
+            rows = _made(node, rows, self.threads)[0]
             self.held[k] = rows.num_rows
         return rows
 
@@ -136,13 +139,10 @@ def _kind(node: Select | Project) -> str:
     return Selection.KIND if isinstance(node, Select) else Projection.KIND
 
 
-def _made(node: Select | Project, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Array | None]:
+def _made(node: Select | Project, rows: pa.RecordBatch, threads: int | None) -> tuple[pa.RecordBatch, Array | None]:
     """(what a node makes of rows, which of them it keeps: bool [n], None all)."""
     if isinstance(node, Project):
         if not rows.num_rows:
             return nothing(node.schema), None
         return conformed(node.make(rows), node.schema), None
-    yes = selected(rows, node.test) if rows.num_rows else np.ones(0, bool)
-    if yes.all():
-        return rows, None
-    return rows.filter(pa.array(yes)), yes
+    return kept(rows, node.test, threads) if rows.num_rows else (rows, None)

@@ -73,10 +73,10 @@ def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def pipeline_of(plan: algebra.Plan, choice: Choice, *, signed: bool = False) -> Pipeline:
+def pipeline_of(plan: algebra.Plan, choice: Choice, *, signed: bool = False, threads: int | None = 1) -> Pipeline:
     """The pipeline of a plan; a stream is what it appends."""
     emit = "append" if choice.emit == "stream" else choice.emit
-    return Pipeline(plan, choice.scheduling, emit, signed=signed)  # type: ignore[arg-type]
+    return Pipeline(plan, choice.scheduling, emit, signed=signed, threads=threads)  # type: ignore[arg-type]
 
 
 def last_instant(plan: Plan, last: int | None) -> int | None:

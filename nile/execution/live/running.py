@@ -131,17 +131,17 @@ class Running:
         algorithm = choice.algorithm or "chain"
         compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], algorithm, promised)
         self._plan = compiler.plan(plan)
-        self.constraints = tuple(promised.used)
-        """What it goes by, by what it says."""
+        self.constraints = tuple(promised.used)  # what it goes by, by what it says
         self.key = (*self.key, self.constraints)
         core, self._nodes = cut(self._plan, len(above))
         self.tail_key = repr(above)
         self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1
         """Whether below the top there is one live stream, and nothing else."""
         self.passed_on = _passed_on(above)
-        self._made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above))
-        self.pipeline: Pipeline = self._made()
-        self.readers: list[Any] = []
+        self._made: Callable[[], Pipeline] = partial(
+            pipeline_of, core, choice, signed=bool(above), threads=home.threads
+        )
+        self.pipeline, self.readers, self._threads = self._made(), list[Any](), home.threads
         self.gate: Any = None
         """What is let in of its streams, in a database with bounds; None: all."""
         self._events: deque[Event] = deque()
@@ -159,7 +159,7 @@ class Running:
 
     def tail(self) -> Tail:
         """A new one for a reader that asked what this was made for."""
-        return Tail(self._nodes, append=self.emit in ("append", "stream"))
+        return Tail(self._nodes, append=self.emit in ("append", "stream"), threads=self._threads)
 
     def stored_whole(self, state: Mapping[str, Any]) -> bool:
         """Whether a stored state is of one operator, which selected and projected what came before it was held."""
@@ -364,8 +364,7 @@ class Running:
     def open_from(self, stream: LiveStream) -> int | None:
         """The first instant of a stream that can still come; None: any can."""
         leaves = [leaf for name, each in self.streams.items() if each is stream for leaf in self.leaves[name]]
-        found = [self.pipeline.open_from(leaf.alias) for leaf in leaves]
-        return max((at for at in found if at is not None), default=None)
+        return max((at for leaf in leaves if (at := self.pipeline.open_from(leaf.alias)) is not None), default=None)
 
     def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch) -> Iterator[tuple[str, Array, pa.RecordBatch]]:
         """(alias, times, rows) that each place of a stream in the statement has of its tuples, where it has any."""

@@ -8,10 +8,12 @@ Source: negative tuples, section 6.4 (W-Expire as part of the join buffers); `ni
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
 from nile.exact.pipeline.sources.leaf import Incoming, selected
 from nile.exact.pipeline.sources.taken_back import without
@@ -29,6 +31,8 @@ __all__ = ["StreamJoining", "fits"]
 kernels: Any = arrow.Late("nile.exact.pipeline.sources.streams_kernels")
 
 Chain = tuple[Scan, list[Select | Project]]
+_PIECE = 1 << 14
+"""Pairs from which on a thread of their own is worth having."""
 
 
 def fits(scan: Scan) -> bool:
@@ -160,18 +164,59 @@ class StreamJoining:
             ring.add(ts, rows.columns, codes)
         left, right = self._rings
         self._place[:, 2] = left.newest, right.newest
-        ts, sign, first, second, times = kernels.join_streams(
+        moved, ends = kernels.moves(
             to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes, right.before,
-            self._heads[1], self._key_counts, self._place, self.come, self.go, self.once,
+            self._heads[1], self._key_counts, self._place, self.come, self.go,
         )  # fmt: skip
-        self.pairs += ts.shape[0]
-        rows = self._rows(first, second)
-        if self.plan.test is not None and rows.num_rows:
-            yes = selected(rows, self.plan.test)
-            if not yes.all():
-                ts, sign, rows = ts[yes], sign[yes], rows.filter(pa.array(yes))
+        self.pairs += moved.shape[0] if self.once else int(ends[-1])
+        delta = self._newest(moved, ends) if self.once else self._told(moved, ends)
         self._forget(before)
-        return Delta(ts, sign, rows, None, times if self.once else None)
+        return delta
+
+    def _newest(self, moved: Array, ends: Array) -> Delta:
+        """Of the pairs of each tuple the one with its newest partner, and how many there are."""
+        left = moved[:, kernels.SIDE] == 0
+        own, other = moved[:, kernels.OWN], moved[:, kernels.NEWEST_OF]
+        rows, yes = self._tested(np.where(left, own, other), np.where(left, other, own))
+        moved, times = moved[yes], np.diff(ends)[yes]
+        return Delta(moved[:, kernels.TS].copy(), moved[:, kernels.SIGN].astype(np.int8), rows, None, times)
+
+    def _told(self, moved: Array, ends: Array) -> Delta:
+        """All pairs, in pieces of about as many for each thread; what one may raise, all of them at once raise."""
+        pairs = int(ends[-1])
+        pieces = max(1, min(useful(self.clock.threads, pairs, _PIECE), moved.shape[0]))
+        cuts = np.searchsorted(ends, [k * pairs // pieces for k in range(pieces)] + [pairs], "left")
+        parts: list[Any] = [None] * pieces
+
+        def work(k: int) -> None:
+            parts[k] = self._piece(moved[cuts[k] : cuts[k + 1]], ends[cuts[k] : cuts[k + 1] + 1])
+
+        if pieces > 1:
+            try:
+                together([partial(work, k) for k in range(pieces)])
+            except Exception:
+                parts = [self._piece(moved, ends)]
+        else:
+            parts = [self._piece(moved, ends)]
+        ts, sign = (parts[0][k] if len(parts) == 1 else np.concatenate([each[k] for each in parts]) for k in (0, 1))
+        return Delta(ts, sign, joined([each[2] for each in parts], self.schema))
+
+    def _piece(self, moved: Array, ends: Array) -> tuple[Array, Array, Any]:
+        """(times, signs, rows) of the pairs of some tuples."""
+        pairs = int(ends[-1] - ends[0])
+        ts, first, second = (np.empty(pairs, np.int64) for _ in range(3))
+        sign = np.empty(pairs, np.int8)
+        kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, first, second)
+        rows, yes = self._tested(first, second)
+        return ts[yes], sign[yes], rows
+
+    def _tested(self, left: Array, right: Array) -> tuple[Any, Array | slice]:
+        """(the pairs of some ordinals that satisfy the condition, which those are)."""
+        rows = self._rows(left, right)
+        if self.plan.test is None or not rows.num_rows:
+            return rows, slice(None)
+        yes = selected(rows, self.plan.test)
+        return (rows, slice(None)) if yes.all() else (rows.filter(pa.array(yes)), yes)
 
     def _codes(self, batches: list[Any]) -> list[Array]:
         """The code of each row's key; -1 where a part of it is null."""

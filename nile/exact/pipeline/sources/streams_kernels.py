@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, copied, inlined, kernel
+from nile.exact.state.kernels import allocating_kernel, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -14,6 +14,13 @@ Array = np.ndarray[Any, Any]
 OLDEST = 0  # the first ordinal that has not left
 NEXT = 1  # the first that has not come
 NEWEST = 2  # one past the last in the ring
+
+# of a tuple that makes pairs come or go: when, +1 or -1, which side's, its ordinal, its newest partner's
+TS = 0
+SIGN = 1
+SIDE = 2
+OWN = 3
+NEWEST_OF = 4
 
 _NEVER = np.int64(0x7FFFFFFFFFFFFFFF)
 
@@ -27,7 +34,7 @@ def _leaves(ts: int, window: int) -> int:
 
 
 @allocating_kernel
-def join_streams(
+def moves(
     to: int,
     left_window: int,
     right_window: int,
@@ -43,25 +50,22 @@ def join_streams(
     place: Array,
     come: bool,
     go: bool,
-    once: bool,
-) -> tuple[Array, Array, Array, Array, Array]:
-    """All that comes and leaves up to `to`; the pairs that come and go: (ts, sign, left ordinal, right ordinal, times).
+) -> tuple[Array, Array]:
+    """All that comes and leaves up to `to`: int64 [n, 5], TS to NEWEST_OF of those tuples that make pairs come or go,
+    and int64 [n + 1], how many pairs those before each make together.
 
     windows: ns, negative without end; ts, codes (-1 joins nothing), before: int64 rings by ordinal; heads: int64
     [keys], the newest ordinal of each, -1 none; key_counts: int64 [keys, 2], of each side; place as above.
-    once: of the pairs of a tuple tell the one with the newest, and how many there are (times, else empty), in O(1).
-    Of one instant what leaves goes first, then the left.  O(1) a tuple and O(1) a pair.
+    Of one instant what leaves goes first, then the left.  O(1) a tuple.
     """
     left_mask = left_ts.shape[0] - 1
     right_mask = right_ts.shape[0] - 1
-    room = 1024
+    room = 0
     for side in range(2):
-        room += 2 * (place[side, NEWEST] - place[side, NEXT])
-    out_ts = np.empty(room, np.int64)
-    out_sign = np.empty(room, np.int8)
-    out_left = np.empty(room, np.int64)
-    out_right = np.empty(room, np.int64)
-    out_times = np.empty(room if once else 0, np.int64)
+        room += 2 * place[side, NEWEST] - place[side, NEXT] - place[side, OLDEST]
+    out = np.empty((room, 5), np.int64)
+    ends = np.empty(room + 1, np.int64)
+    ends[0] = 0
     written = 0
     old_left = place[0, OLDEST]
     old_right = place[1, OLDEST]
@@ -87,7 +91,7 @@ def join_streams(
         if what < 0 or now > to or now == _NEVER:
             break
         left = what == 0 or what == 2
-        sign = np.int8(-1) if what < 2 else np.int8(1)
+        sign = -1 if what < 2 else 1
         if what == 0:
             own = old_left
             old_left += 1
@@ -113,44 +117,49 @@ def join_streams(
         if key < 0:
             continue
         key_counts[key, 0 if left else 1] += sign
-        if (sign > 0 and not come) or (sign < 0 and not go):
+        pairs = key_counts[key, 1 if left else 0]
+        if pairs == 0 or (sign > 0 and not come) or (sign < 0 and not go):
             continue
-        other = right_heads[key] if left else left_heads[key]
-        end = old_right if left else old_left
-        while other >= end:
-            if written == room:
-                room *= 2
-                a = np.empty(room, np.int64)
-                b = np.empty(room, np.int8)
-                c = np.empty(room, np.int64)
-                d = np.empty(room, np.int64)
-                copied(written, out_ts, a)
-                copied(written, out_sign, b)
-                copied(written, out_left, c)
-                copied(written, out_right, d)
-                out_ts = a
-                out_sign = b
-                out_left = c
-                out_right = d
-                if once:
-                    e = np.empty(room, np.int64)
-                    copied(written, out_times, e)
-                    out_times = e
-            out_ts[written] = now
-            out_sign[written] = sign
-            out_left[written] = own if left else other
-            out_right[written] = other if left else own
-            if once:
-                out_times[written] = key_counts[key, 1 if left else 0]
-                written += 1
-                break
-            written += 1
-            other = right_before[other & right_mask] if left else left_before[other & left_mask]
+        out[written, TS] = now
+        out[written, SIGN] = sign
+        out[written, SIDE] = 0 if left else 1
+        out[written, OWN] = own
+        out[written, NEWEST_OF] = right_heads[key] if left else left_heads[key]
+        written += 1
+        ends[written] = ends[written - 1] + pairs
     place[0, OLDEST] = old_left
     place[1, OLDEST] = old_right
     place[0, NEXT] = next_left
     place[1, NEXT] = next_right
-    return out_ts[:written], out_sign[:written], out_left[:written], out_right[:written], out_times[:written]
+    return out[:written], ends[: written + 1]
+
+
+@kernel
+def pairs_moved(
+    moved: Array, ends: Array, left_before: Array, right_before: Array,
+    ts: Array, sign: Array, first: Array, second: Array,
+) -> None:  # fmt: skip
+    """The pairs of tuples that `moves` told: into int64 [pairs] ts, left and right ordinals, int8 [pairs] sign.
+
+    The newest partner of a tuple first.  O(1) a pair.
+    """
+    left_mask = left_before.shape[0] - 1
+    right_mask = right_before.shape[0] - 1
+    begin = ends[0]
+    for i in range(moved.shape[0]):
+        other = moved[i, NEWEST_OF]
+        left = moved[i, SIDE] == 0
+        for at in range(ends[i] - begin, ends[i + 1] - begin):
+            ts[at] = moved[i, TS]
+            sign[at] = moved[i, SIGN]
+            if left:
+                first[at] = moved[i, OWN]
+                second[at] = other
+                other = right_before[other & right_mask]
+            else:
+                first[at] = other
+                second[at] = moved[i, OWN]
+                other = left_before[other & left_mask]
 
 
 @kernel

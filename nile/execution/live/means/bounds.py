@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nile.exact.join.threads import cpu_seconds
 from nile.execution.live.means.costs import Cost
 from nile.execution.live.means.gate import MOST_LEVEL, Gate
 
@@ -44,7 +45,8 @@ _PLENTY = 0.5
 class Means:
     """The bounds of one database.  memory: bytes, None without; cpu: of one core, None without.
 
-    clock, meter: seconds of the wall's clock and of this thread's work; others: bytes held by what is not sampled.
+    clock, meter: seconds of the wall's clock and of work, this thread's and of those that help it; others: bytes held
+    by what is not sampled.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Means:
         cpu: float | None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        meter: Callable[[], float] = time.thread_time,
+        meter: Callable[[], float] = cpu_seconds,
     ) -> None:
         self.memory = memory
         self.cpu = cpu

@@ -1,0 +1,48 @@
+"""Selections over many rows, in pieces that threads work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nile.exact.join.threads import pieces_of, together, useful
+from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.expire import joined
+
+__all__ = ["kept"]
+
+_PIECE = 1 << 15
+"""Rows from which on a thread of their own is worth having."""
+
+
+def kept(rows: Any, test: Callable[[Any], Any], threads: int | None = 1) -> tuple[Any, Array | None]:
+    """(the rows for which a test is true, which those are: bool [n], None: all), on so many threads (None: all cores).
+
+    Raises what the test raises of all rows at once.
+    """
+    pieces = useful(threads, rows.num_rows, _PIECE)
+    if pieces == 1:
+        return _kept(rows, test)
+    cuts = pieces_of(rows.num_rows, pieces)
+    parts: list[Any] = [None] * pieces
+
+    def work(k: int, cut: slice) -> None:
+        part = rows.slice(cut.start, cut.stop - cut.start)
+        parts[k] = part, *_kept(part, test)
+
+    try:
+        together([lambda k=k, cut=cut: work(k, cut) for k, cut in enumerate(cuts)])  # type: ignore[misc]
+    except Exception:
+        return _kept(rows, test)
+    if all(yes is None for _, _, yes in parts):
+        return rows, None
+    which = np.concatenate([np.ones(part.num_rows, bool) if yes is None else yes for part, _, yes in parts])
+    return joined([found for _, found, _ in parts], rows.schema), which
+
+
+def _kept(rows: Any, test: Callable[[Any], Any]) -> tuple[Any, Array | None]:
+    yes = selected(rows, test)
+    return (rows, None) if yes.all() else (rows.filter(pa.array(yes)), yes)
