@@ -24,6 +24,7 @@ _SAVED_ENTRANCES = 4.0
 _RESERVE, _RESERVE_SHARE = 64.0, 0.2  # entrances, and of the tuples in a window
 _SAVED_MOST = 0.5  # of what outputs would get
 _DEEP_CLEARING = 2048.0
+_DEEP = 0.2  # of what taking all tuples in costs
 _EARLY = 0.0625  # of the first window, in which the grant to come cannot be told
 _PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
 _MEMORY = 4  # looks that a mean reaches back
@@ -86,6 +87,7 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
 
     It stays up while tuples can wait for credit: a whole first window, as long as there is room for them, and
     later a quarter of a window.  Raised only in clear steps: a raise makes lists incomplete for a window.
+    Under asc, where nearly all keys are rare, it comes down as soon as what a full window grants can be told.
     Under weighted, where what still waits when the input ends is a bias, tuples do not wait for credit that
     will not come.
     """
@@ -120,6 +122,11 @@ def set_level(st: Clocked, idle: bool, waiting_entries: int, arrived: int) -> No
             patience = w[js.IN_WINDOW] >> 4
             if admission < 1.0:
                 ahead, patience = min(ahead, _DEEP_CLEARING), w[js.IN_WINDOW] >> 6
+    elif st.setting[js.PREFERENCE] == js.ASC and admission == 1.0 and w[js.IN_WINDOW] == 0:
+        rest, _, last = _first_window(st, arrived)
+        deep = _DEEP if st.window[0] == js.FOREVER else 1.0  # later arrivals of a whole stream are granted more
+        if rest > 0.0 and last < deep * real[js.TAKING_MEAN] and _is_light(st, last):
+            to_come, patience = last, 0
     free = ahead * real[js.SHARE] * to_come
     if (
         st.setting[js.PREFERENCE] != js.WEIGHTED
@@ -158,6 +165,19 @@ def _first_window(st: Clocked, arrived: int) -> tuple[float, float, float]:
     if not st.setting[js.REPLAYED]:
         last = max(now, first + 2.0 * (real[js.GRANTED] / w[js.ARRIVED] - first) / filled)
     return w[js.ARRIVED] * (1.0 - filled) / filled, 0.5 * (now + last), last
+
+
+@part
+def _is_light(st: Clocked, granted: float) -> bool:
+    """asc: whether an arrival that is granted so much meets so few tuples that nearly all keys are rare.
+
+    Then hardly any key is turned away as too heavy, and tuples that come in above a level that the grant cannot keep
+    are spent in vain.
+    """
+    if st.setting[js.REPLAYED] or st.real[js.FRACTION] >= 1.0:  # a clock's grants tell nothing of matches
+        return False
+    matching = granted / st.real[js.FRACTION] - st.prices[js.P_INSERT] - st.prices[js.P_LOOKUP]
+    return matching <= 0.5 * st.setting[js.CAP] * st.prices[js.P_EMIT]  # type: ignore[no-any-return]
 
 
 @part

@@ -73,3 +73,15 @@ def test_asc_misses_no_outlier_where_the_budget_takes_every_tuple_in() -> None:
         found = [outliers(joined, exact, budget, 2, preference="asc") for budget in (0.2, 0.8, 0.99)]
         assert all(precision == 1.0 for _, precision in found)
         assert found[0][0] <= found[1][0] <= found[2][0] == 1.0
+
+
+@pytest.mark.parametrize("name", ["many keys", "near-empty", "lopsided", "unique on one side"])
+def test_asc_over_rare_keys_finds_as_many_outliers_as_any_other_way(name: str) -> None:
+    """Hardly a key is too heavy there, and what comes in above a level that cannot be kept is spent in vain."""
+    joined = made(name, 4_000)
+    exact = exact_pairs(joined)
+    own, precision = outliers(joined, exact, 0.05, 3, preference="asc")
+    others = [outliers(joined, exact, 0.05, 3, preference=preference)[0] for preference in ("desc", "weighted")]
+    others.append(outliers(joined, exact, 0.05, 3, method="shed-uniform", preference="asc")[0])
+    assert own >= max(others)
+    assert precision == 1.0
