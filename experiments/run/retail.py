@@ -6,7 +6,7 @@ from pathlib import Path
 
 __all__ = ["retail_file"]
 
-_RETAIL = Path(__file__).parents[3] / "shared" / "data" / "retail_uci.parquet"
+_RETAIL = Path(__file__).parents[4] / "shared" / "data" / "retail_uci.parquet"
 
 
 def retail_file() -> Path | None:
