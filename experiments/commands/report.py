@@ -26,7 +26,7 @@ _LISTED = 5
 @click.option("--file", "--setup", "files", type=click.Path(path_type=Path, exists=True, dir_okay=False), multiple=True,
               help="Run the statements of a file first.")  # fmt: skip
 @click.option("--against", multiple=True, metavar="NAME", default=("exact",), show_default=True,
-              help="exact, and opponents such as hash-drop (the default for joins), scan, shed-uniform.")  # fmt: skip
+              help="exact, and opponents such as hash-drop, shed-uniform (defaults for joins), scan.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="SHARE",
               help="Share of the exact work, such as 0.05 or 5%; repeatable [default: 1% to 100%].")  # fmt: skip
 @click.option("--seeds", type=int, help="How many seeds of sketches and samples [default: 5].")

@@ -65,7 +65,10 @@ def test_asc_is_about_outliers() -> None:
     [
         ({0.1: 5.0, 0.2: 1.5, 0.5: 1.1}, "weighted is a faithful sample from 20 % on"),
         ({0.1: 1.5, 0.2: 5.0, 0.5: 1.1}, "weighted is a faithful sample from 50 % on"),
-        ({0.1: 5.0, 0.2: 4.0}, "weighted is never within 2.0 times of a uniform sample's distance by key; at 10 %"),
+        (
+            {0.1: 1.5, 0.2: 4.0},
+            "Even at 20 % weighted is 4.0 times as far from the exact histogram by key as a uniform",
+        ),
     ],
 )
 def test_weighted_is_about_the_distance_of_a_uniform_sample(ratios: dict[float, float], sentence: str) -> None:
@@ -90,6 +93,43 @@ def test_an_opponent_that_is_beaten_and_one_that_is_not() -> None:
     assert told(report(mine, mine, skew=0.9)).endswith("the tenth of keys with most of the output has 90 % of it.")
 
 
+def test_a_sample_without_a_pair_is_no_faithful_one() -> None:
+    given = {"hist_mse_key": 0.01, "hist_mse_key_ideal": 0.01}
+    runs = [
+        {**record("nile", b, **(given if b > 0.1 or seed else {})), "preference": "weighted", "seed": seed}
+        for b in (0.1, 0.2) for seed in range(2)
+    ]  # fmt: skip
+    assert told(AccuracyReport("q", "join", "weighted", 1000, runs[0], tuple(runs))).startswith(
+        "weighted is a faithful sample from 20 % on"
+    )
+    assert told(AccuracyReport("q", "join", "weighted", 1000, runs[0], tuple(runs[:2]))) == (
+        "Even at 10 % some samples have no pair: allow more budget."
+    )
+
+
+def several(mine: dict[float, float], **theirs: dict[float, float]) -> AccuracyReport:
+    """Three seeds of nile, a hundredth apart, and some of opponents."""
+    runs = [{**record("nile", b, recall=x + 0.01 * seed), "seed": seed} for b, x in mine.items() for seed in range(3)]
+    for name, curve in theirs.items():
+        method = name.replace("_", "-")
+        runs += [{**record(method, b, recall=x), "seed": seed} for b, x in curve.items() for seed in range(3)]
+    return AccuracyReport("q", "join", "desc", 1000, runs[0], tuple(runs))
+
+
+def test_an_opponent_that_does_better_is_named_and_the_strongest_comes_first() -> None:
+    mine = {0.1: 0.4, 0.2: 0.5, 1.0: 1.0}
+    said = told(several(mine, hash_drop={0.1: 0.1, 0.2: 0.2, 1.0: 1.0}, shed_uniform={0.1: 0.2, 0.2: 0.9, 1.0: 1.0}))
+    pays = said.index("Promise pays against shed-uniform, the strongest opponent: ahead in share of pairs at 1 of 2")
+    better = said.index(
+        "shed-uniform, the strongest opponent, does better in share of pairs at 20 %, up to 1.8 times better: say "
+        "method='shed-uniform' there, or allow more budget."
+    )
+    assert pays < better < said.index("Promise pays against hash-drop: ahead in share of pairs at 2 of 2")
+    scarcely = several(mine, hash_drop={0.1: 0.43, 0.2: 0.5, 1.0: 1.0})
+    assert "does better" not in told(scarcely)
+    assert "does better" in told(several(mine, hash_drop={0.1: 0.44, 0.2: 0.5, 1.0: 1.0}))
+
+
 def cells(off: float, *, columns: int = 64) -> CellErrors:
     spec = SummarySpec(granularity=1_000, rows=1, columns=columns)
     zone = Zone(1, 0, 0, 100, 0, 1_000_000_000, 100)
@@ -110,13 +150,14 @@ def test_a_small_sketch_is_told_with_the_width_that_was_measured_to_be_enough() 
 
 
 def test_outliers_that_were_missed_are_told_with_what_asc_finds() -> None:
-    missed = Outliers(4, 3, 7, 2, (), ())
-    given = report({0.1: 1.0}, outliers=missed, asc_finds=9)
-    assert "desc finds 3 of 10 outliers at 10 %, WITH PREFERENCE asc 9: say asc if they matter." in told(given)
-    assert told(replace(given, asc_finds=3)).endswith("WITH PREFERENCE asc 3.")
+    missed = Outliers(4, 30, 70, 2, (), ())
+    given = report({0.1: 1.0}, outliers=missed, asc_finds=90)
+    assert "desc finds 30 of 100 outliers at 10 %, WITH PREFERENCE asc 90: say asc if they matter." in told(given)
+    for no_more in (30, 40):  # by less than chance may
+        assert told(replace(given, asc_finds=no_more)).endswith(f"WITH PREFERENCE asc {no_more}.")
     asc = report({0.1: 0.3}, figure="outlier_recall", preference="asc", outliers=missed)
-    assert "7 of 10 outliers were missed at 10 %: the heavier keys stood before them; allow more budget." in told(asc)
-    assert "missed" not in told(replace(given, outliers=Outliers(4, 10, 0, 2, (), ())))
+    assert "70 of 100 outliers were missed at 10 %: the heavier keys stood before them; allow more budget." in told(asc)
+    assert "missed" not in told(replace(given, outliers=Outliers(4, 100, 0, 2, (), ())))
 
 
 def test_a_cap_below_every_key_is_told_with_one_that_is_not() -> None:

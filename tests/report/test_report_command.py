@@ -83,7 +83,8 @@ def test_progress_is_json_lines_on_standard_error(setup: Path, tmp_path: Path) -
     told = run("--setup", setup, PLAIN.format("desc"), "--budget", "0.2", "--seeds", "1", "--out", tmp_path)
     lines = [json.loads(line) for line in told.stderr.splitlines()]
     notes = [line["note"] for line in lines if line["event"] == "note"]
-    assert notes == ["run 1 of 2: nile at 0.2, seed 0", "run 2 of 2: hash-drop at 0.2"]
+    runs = ("nile at 0.2, seed 0", "hash-drop at 0.2", "shed-uniform at 0.2, seed 0", "hash-backlog at 0.2")
+    assert notes == [f"run {number} of 4: {run}" for number, run in enumerate(runs, 1)]
 
 
 @pytest.mark.parametrize(

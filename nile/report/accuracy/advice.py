@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nile.report.accuracy.figures import about, looked_at, what
-from nile.report.runs import Figure, Point, Runs, Series
-from nile.report.verdict import Duel, Outcome, duel
-from nile.report.wording import asked, grouped_digits, listing, percent, times
+from nile.report.runs import Point, Runs, Series
+from nile.report.verdict import Comparison, Duel, Outcome, duel
+from nile.report.wording import asked, at_budgets, grouped_digits, listing, percent, times
 
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
@@ -26,6 +27,10 @@ FAITHFUL = 2.0
 
 EVEN = 0.25
 """Keys have no skew to speak of when the heaviest tenth has less than this share of the exact answer."""
+
+
+_CHANCE = 2.0
+"""Standard deviations by which one count must be above another, were each a matter of chance."""
 
 
 def advice(report: AccuracyReport) -> Iterator[str]:
@@ -100,48 +105,91 @@ def _reached(preference: str, whole: str, points: Sequence[Point]) -> str:
 def _faithful(runs: Runs, champion: Series) -> Iterator[str]:
     mine = runs.curve(champion, "weighted", "hist_mse_key")
     ideal = runs.curve(champion, "weighted", "hist_mse_key_ideal")
-    ratios = [(p.budget, p.mean / best.mean) for p in mine.points if (best := ideal.at(p.budget)) and best.mean > 0]
+    ratios = {
+        point.budget: point.mean / best.mean if point.seeds == len(runs.seeds) else math.inf  # else some found nothing
+        for point in mine.points
+        if (best := ideal.at(point.budget)) and best.mean > 0
+    }
     if not ratios:
         return
-    close = [budget for budget, _ in ratios if all(ratio <= FAITHFUL for at, ratio in ratios if at >= budget)]
-    budget, ratio = ratios[0]
+    close = [budget for budget in ratios if all(ratio <= FAITHFUL for at, ratio in ratios.items() if at >= budget)]
+    last = max(ratios)
     if close:
         yield (
             f"weighted is a faithful sample from {asked(close[0])} on: by key at most {times(FAITHFUL)} times as far "
             "from the exact histogram as a uniform sample of as many pairs would be on average."
         )
+    elif ratios[last] == math.inf:
+        yield f"Even at {asked(last)} some samples have no pair: allow more budget."
     else:
         yield (
-            f"weighted is never within {times(FAITHFUL)} times of a uniform sample's distance by key; at "
-            f"{asked(budget)} it is {times(ratio)} times as far: pairs of one key are drawn together, so allow more "
+            f"Even at {asked(last)} weighted is {times(ratios[last])} times as far from the exact histogram by key as "
+            "a uniform sample of as many pairs would be on average: pairs of one key are drawn together, so allow more "
             "budget, or look at ages instead."
         )
 
 
 def _gain(report: AccuracyReport) -> Iterator[str]:
-    """Whether promise gains anything over each opponent."""
+    """Whether promise gains anything over each opponent, the strongest first, and where one of them does better."""
     runs, preference = report.curves, report.preference
     champion, figure = runs.champion, about(report)
-    if champion is None or report.groups is not None:
+    if champion is None or report.groups is not None or not runs.opponents:
         return
-    for rival in runs.opponents:
-        held = duel(runs, preference, figure, champion, rival)
+    against = [duel(runs, preference, figure, champion, rival) for rival in runs.opponents]
+    strongest = _strongest(against)
+    for held in sorted(against, key=lambda one: one is not strongest):
         below = [one for one in held.comparisons if one.budget < 1.0 and one.outcome is not Outcome.ABSENT]
         if not below:
             continue
-        ahead = [one for one in below if one.outcome is Outcome.AHEAD]
+        name, first = held.theirs.name, len(against) > 1 and held is strongest
+        known = f"{name}, the strongest opponent" if first else name
+        ahead = sum(one.outcome is Outcome.AHEAD for one in below)
+        behind = [one for one in below if one.outcome is Outcome.BEHIND and _is_sure(one, len(runs.seeds))]
         if ahead:
-            yield _pays(held, figure, len(ahead), len(below))
-        else:
-            yield f"Promise gains nothing over {rival.name} at any budget below 100 %{_why_even(report)}."
+            yield _pays(known, held, ahead, len(below))
+        elif not behind:
+            yield f"Promise gains nothing over {known} at any budget below 100 %{_why_even(report)}."
+        if behind:
+            yield _behind(f"{known}," if first else known, held, behind, [one.budget for one in below])
 
 
-def _pays(held: Duel, figure: Figure, ahead: int, below: int) -> str:
+def _strongest(against: Sequence[Duel]) -> Duel:
+    """The opponent that is the best at most budgets below the whole answer's, of several the first."""
+    wins = [0] * len(against)
+    for one in zip(*(held.comparisons for held in against), strict=True):
+        found = [
+            (held.figure.better * each.theirs.mean, -at)
+            for at, (held, each) in enumerate(zip(against, one, strict=True))
+            if each.budget < 1.0 and each.theirs is not None
+        ]
+        if found:
+            wins[-max(found)[1]] += 1
+    return against[wins.index(max(wins))]
+
+
+def _is_sure(one: Comparison, seeds: int) -> bool:
+    """Whether other seeds would say the same: means further apart than both scatter, and every seed has the figure.
+
+    Of an empty sample there is none, and the others are too few to go by.
+    """
+    mine, theirs = one.mine, one.theirs
+    if mine is None or theirs is None or mine.seeds != seeds or theirs.seeds != seeds:
+        return False
+    return abs(mine.mean - theirs.mean) > (mine.high - mine.low) + (theirs.high - theirs.low)
+
+
+def _pays(name: str, held: Duel, ahead: int, below: int) -> str:
     ratios = [ratio for ratio in held.ratios(Outcome.AHEAD) if ratio]
     by = f", up to {times(max(ratios))} times better" if ratios else ""
+    return f"Promise pays against {name}: ahead in {held.figure.short} at {ahead} of {below} budgets below 100 %{by}."
+
+
+def _behind(name: str, held: Duel, behind: Sequence[Comparison], below: Sequence[float]) -> str:
+    ratios = [one.ratio for one in behind]
+    by = f", up to {times(1.0 / min(filter(None, ratios)))} times better" if all(ratios) else ""
     return (
-        f"Promise pays against {held.theirs.name}: ahead in {figure.short} at {ahead} of {below} budgets below "
-        f"100 %{by}."
+        f"{name} does better in {held.figure.short} {at_budgets([one.budget for one in behind], below)}{by}: "
+        f"say method='{held.theirs.method}' there, or allow more budget."
     )
 
 
@@ -191,7 +239,7 @@ def _outliers(report: AccuracyReport) -> Iterator[str]:
             f"{looked_at(report)}: the heavier keys stood before them; allow more budget."
         )
     elif report.asc_finds is not None:
-        more = report.asc_finds > found.found
+        more = report.asc_finds - found.found > _CHANCE * math.sqrt(report.asc_finds + found.found)
         yield (
             f"{report.preference} finds {grouped_digits(found.found)} of {grouped_digits(found.total)} outliers at "
             f"{looked_at(report)}, WITH PREFERENCE asc {grouped_digits(report.asc_finds)}"
