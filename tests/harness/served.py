@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -52,11 +54,17 @@ def client_to(url: str, **named: Any) -> httpx.Client:
 
 
 @contextmanager
-def served(db: nile.Database, *places: str, port: int = 0, beside: Any = None, **settings: Any) -> Iterator[Served]:
-    """Serve a database while the block runs; it is closed afterwards, as the command does."""
+def served(
+    db: nile.Database, *places: str, port: int = 0, beside: Any = None, alone: bool = False, **settings: Any
+) -> Iterator[Served]:
+    """Serve a database while the block runs; it is closed afterwards, as the command does.
+
+    alone: with the interpreter's settings that the command makes, which are taken back.
+    """
     bound = listen("127.0.0.1", port)
     ready = threading.Event()
-    server = Server(db, Settings(TOKEN, **settings), *places, ready=ready.set, beside=beside)
+    server = Server(db, Settings(TOKEN, **settings), *places, ready=ready.set, beside=beside, alone=alone)
+    turn = sys.getswitchinterval()
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
     try:
@@ -68,4 +76,7 @@ def served(db: nile.Database, *places: str, port: int = 0, beside: Any = None, *
         thread.join(30)
         db.close()
         bound.close()
+        if alone:
+            gc.unfreeze()
+            sys.setswitchinterval(turn)
     assert not thread.is_alive()
