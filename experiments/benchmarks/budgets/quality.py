@@ -74,15 +74,23 @@ class _Truth:
 
 
 class _Opponent(NamedTuple):
-    """At each of SHARES, [shares]: CPU seconds, and what was found in them."""
+    """At each of SHARES, [shares]: CPU seconds, and what was found in them.
+
+    least: what is found in no time; None: as much as in the least that was measured.
+    """
 
     name: str
     cpu: list[float]
     found: list[float]
+    least: float | None = None
 
     def within(self, seconds: float) -> float:
         """What it finds in so many CPU seconds: between two shares by a straight line."""
-        return float(np.interp(seconds, np.maximum.accumulate(self.cpu), self.found))
+        return float(np.interp(seconds, np.maximum.accumulate(self.cpu), self.found, left=self._before(seconds)))
+
+    def _before(self, seconds: float) -> float | None:
+        """Of less time than was measured: in proportion, where nothing is found in none."""
+        return None if self.least is None else self.least + seconds / self.cpu[0] * (self.found[0] - self.least)
 
 
 def compared(streams: Streams, fractions: tuple[float, ...], rounds: int) -> list[Compared]:
@@ -92,12 +100,14 @@ def compared(streams: Streams, fractions: tuple[float, ...], rounds: int) -> lis
     told: list[Compared] = []
     if not truth.pairs:
         return told
-    keys = _Opponent("exact on keys by hash", *_shares(query, rounds, lambda found: found / truth.pairs))
+    keys = _Opponent("exact on keys by hash", *_shares(query, rounds, lambda found: found / truth.pairs), 0.0)
     duck = _of_duckdb(streams, rounds, truth.pairs)
     rare = None
     if truth.outliers:
         outliers = query.prefer("asc", outlier_cap=CAP)
-        rare = _Opponent("outliers of keys by hash", *_shares(outliers, rounds, lambda found: found / truth.outliers))
+        rare = _Opponent(
+            "outliers of keys by hash", *_shares(outliers, rounds, lambda found: found / truth.outliers), 0.0
+        )
     dropping = {name: query.prefer("desc").using(method=name) for name in ("hash-drop", "hash-backlog")}
     for fraction in fractions:
         seconds, way, found = _asked(query.prefer("desc"), fraction, rounds)
@@ -242,7 +252,7 @@ def _of_duckdb(streams: Streams, rounds: int, pairs: int) -> _Opponent:
             rows, seconds = np.mean(turns, axis=0).tolist()
             cpu.append(seconds)
             found.append(rows / pairs)
-    return _Opponent("DuckDB on keys by hash", cpu, found)
+    return _Opponent("DuckDB on keys by hash", cpu, found, 0.0)
 
 
 def _stopped(query: JoinQuery, seconds: float, pairs: int) -> float:
