@@ -36,10 +36,18 @@ _MOST_OFFSET = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Where a live stream's tuples come from.  using: the name of a connector; address: what it is given."""
+    """Where a live stream's tuples come from.  using: the name of a connector; address: what it is given.
+
+    Of a table of sensors using is "sensors", and address its name.
+    """
 
     using: str
     address: str
+
+    @property
+    def tabled(self) -> bool:
+        """Whether it is a table of sensors."""
+        return self.using == "sensors"
 
 
 @dataclass(frozen=True, slots=True)

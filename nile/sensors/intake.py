@@ -15,8 +15,9 @@ __all__ = ["ENDED", "MISFIT", "TIMELESS", "Given", "Intake", "fitting", "nanosec
 
 ENDED = object()
 """In place of a value: the source will give no more."""
-Given = tuple[Port, int, Any, Any, int]
-"""A port, the version of its row, the value that read returned (or `ENDED`), its time if it has one, and when (ns)."""
+Given = tuple[Port, int, Any, Any, int, str | None]
+"""A port, the version of its row, the value that read returned (or `ENDED`), its time if it has one, when (ns), and
+where its source is then, as JSON, if it tells that."""
 
 TIMELESS, MISFIT = "time says nothing", "value does not fit the stream's fields"
 """Why a value is rejected."""
@@ -44,10 +45,12 @@ class Intake:
         versions: list[int] = []
         stamps: list[int] = []
         values: list[Any] = []
+        marks: dict[int, str] = {}
         newest, lateness = self.newest, self._spec.lateness
-        for port, version, found, time, at in given:
+        for port, version, found, time, at, place in given:
             if found is ENDED:
                 continue
+            before = len(values)
             for value, said in self._values(port, found, time) if self._batch else ((found, time),):
                 if said is None:
                     ts = max(at, newest, port.last)
@@ -66,16 +69,21 @@ class Intake:
                 versions.append(version)
                 stamps.append(ts)
                 values.append(value)
+            if place is not None and len(values) > before:
+                marks[len(values) - 1] = place
         self.newest = newest
         kept, columns = fitting(values, self._fields)
         if len(kept) < len(values):
             for k in set(range(len(values))).difference(kept):
                 ports[k].accounting.reject({MISFIT: 1})
             ports, versions, stamps = ([each[k] for k in kept] for each in (ports, versions, stamps))  # type: ignore
+            marks = {new: marks[old] for new, old in enumerate(kept) if old in marks}
         for port in ports:
             port.accounting.apply(1)
+        rows = len(versions)
+        places = pa.array([marks.get(k) for k in range(rows)], pa.string()) if marks else pa.nulls(rows, pa.string())
         return pa.RecordBatch.from_arrays(
-            [pa.array(versions, pa.int64()), pa.array(stamps, pa.int64()), *columns], schema=self.schema
+            [pa.array(versions, pa.int64()), pa.array(stamps, pa.int64()), places, *columns], schema=self.schema
         )
 
     def _values(self, port: Port, found: Any, time: Any) -> Sequence[tuple[Any, Any]]:

@@ -26,7 +26,7 @@ _BEGUN = 0.2
 """Seconds after which who waits for a query to begin looks whether there is a thread that begins it."""
 _PIECE = 0.05
 """Seconds for which Ctrl-C waits while somebody waits."""
-_PARTS = 5
+_PARTS = 6
 """Entries of what has arrived for each value."""
 
 
@@ -41,7 +41,7 @@ class SensorManager:
         self.table = table
         self._kind = table.spec.kind
         self._intake = Intake(table.spec)
-        self._arrived: deque[Any] = deque()  # of each value five entries: what `Given` says
+        self._arrived: deque[Any] = deque()  # of each value six entries: what `Given` says
         self._ports: dict[int, Port] = {}
         self._known: dict[int, Port] = {}
         self._scans: dict[Scan, None] = {}
@@ -93,7 +93,7 @@ class SensorManager:
         first = not self._arrived
         value, said = (ENDED, None) if found is None else (found[1], found[2] if len(found) == 3 else None)
         # One after the other, in one piece: thousands of tuples that wait would have the garbage collector look at all.
-        self._arrived.extend((port, port.version, value, said, time.time_ns()))
+        self._arrived.extend((port, port.version, value, said, time.time_ns(), port.told_place()))
         return first
 
     def waiting(self) -> int:
@@ -119,7 +119,8 @@ class SensorManager:
     def gather(self) -> None:
         given = [self._arrived.popleft() for _ in range(self.waiting() * _PARTS)]
         ports, values = given[::_PARTS], given[2::_PARTS]
-        batch = self._intake.rows(zip(ports, given[1::_PARTS], values, given[3::_PARTS], given[4::_PARTS], strict=True))
+        rest = (given[k::_PARTS] for k in range(3, _PARTS))
+        batch = self._intake.rows(zip(ports, given[1::_PARTS], values, *rest, strict=True))
         if batch.num_rows:
             hand_out(batch, self._scans)
         if any(value is ENDED for value in values):
@@ -177,7 +178,8 @@ class SensorManager:
         static = rows.versions.take(pa.array([wanted[row] for row in new], pa.int64())).to_pylist()
         made, spec = {}, self.table.spec
         for row, values in zip(new, static, strict=True):
-            made[row] = Port(self._kind, spec.fields, row, wanted[row], values[spec.stream], values)
+            at = values[spec.stream]
+            made[row] = Port(self._kind, spec.fields, row, wanted[row], at, values, scan.places.get(at))
         for row in missing:
             past = scan.past.get(row)
             if past is not None and row in made and past.address == made[row].address:

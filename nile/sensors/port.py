@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ from nile.streams.accounting import Accounting
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
-__all__ = ["PAUSE", "Instance", "Port", "told"]
+__all__ = ["PAUSE", "Instance", "Port", "plain", "told"]
 
 PAUSE = 0.01
 """Seconds between two looks at whether queues have room again."""
@@ -231,6 +232,13 @@ class Port:
             self.state, ended = "failed", True
         return ended
 
+    def told_place(self) -> str | None:
+        """Where its source is, as JSON; None where it does not say."""
+        instance = self.instance
+        if instance is None or instance.made.place is None:
+            return None
+        return json.dumps(plain(instance.made.place))
+
     def descriptor(self) -> Any:
         """What a selector can wait for; None where there is nothing."""
         made = None if self.instance is None else self.instance.made
@@ -249,3 +257,12 @@ class Port:
         if instance is not None:
             self._place = instance.made.place
         return instance
+
+
+def plain(place: Any) -> Any:
+    """A source's place as JSON has it."""
+    if isinstance(place, dict):
+        return {str(each): at for each, at in place.items()}
+    if isinstance(place, tuple):
+        return list(place)
+    return place.decode() if isinstance(place, bytes) else place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,12 +33,14 @@ class Scan:
     """One query's reading.  The manager's thread changes it, the query's takes from its queue.
 
     condition: on static columns, bound; wanted: by version of a row, whether its tuples belong to the query; ports: the
-    sources that still give, by row; past: those that have ended, or failed; left: those that were closed for it.
+    sources that still give, by row; past: those that have ended, or failed; left: those that were closed for it;
+    places: where those go on that begin for it, by address.
     Source: STEAM, section 4 (StreamScan, StreamsQueue).
     """
 
-    def __init__(self, condition: Node | None, queue: Queue) -> None:
+    def __init__(self, condition: Node | None, queue: Queue, places: Mapping[str, Any] | None = None) -> None:
         self.condition = condition
+        self.places: Mapping[str, Any] = places or {}
         self.queue = queue
         self.wanted = np.zeros(0, bool)
         self.ports: dict[int, Port] = {}

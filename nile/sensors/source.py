@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,7 @@ _GATHER = 0.055
 """Seconds of gathering rows for a reader: from 50 ms on, what there is is given on at once, not in full batches."""
 
 
-_BEFORE = 2
+_BEFORE = 3
 """Columns of what waits for queries before the fields (`SensorsSpec.given`)."""
 
 
@@ -82,10 +84,13 @@ class SensorsSource:
         mask = chosen(rows, self.condition)
         return sum(bool(mask[at]) for at in rows.current.values()), len(rows.current)
 
-    def scan(self) -> Scan:
-        """One reading, which has not begun; who keeps it can end it from another thread: `manager.close`."""
+    def scan(self, places: Mapping[str, Any] | None = None) -> Scan:
+        """One reading, which has not begun; who keeps it can end it from another thread: `manager.close`.
+
+        places: where sources go on that it begins, by address.
+        """
         spec = self.table.spec
-        return Scan(self.condition, Queue(spec.given, spec.buffer, where=self.name))
+        return Scan(self.condition, Queue(spec.given, spec.buffer, where=self.name), places)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """What the sources give, as it comes.  Raises SourceError where every one of them failed."""
@@ -93,21 +98,32 @@ class SensorsSource:
 
     def read(self, scan: Scan, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """As `batches`, by a reading that somebody else may end."""
+        start = 1
+        for batch, _ in self.placed(scan, columns, rows):
+            for at in range(0, max(batch.num_rows, 1), rows):
+                piece = batch.slice(at, rows)
+                yield RawBatch(piece, np.arange(start, start + piece.num_rows, dtype=np.int64))
+                start += piece.num_rows
+
+    def placed(self, scan: Scan, columns: Sequence[str], rows: int) -> Iterator[tuple[pa.RecordBatch, dict[str, Any]]]:
+        """The same, each batch with where its sources are then, by address: those that tell it.
+
+        What one call of a source gave is never parted, so rows that have been taken and places belong together; a batch
+        may have more than `rows`.
+        """
         check_columns(self.schema, columns, where=self.name)
         held = _Held()
         # Ctrl-C may come anywhere, before `try` and in `finally` too: then the reading ends with this frame.
         left = weakref.finalize(held, self.manager.close, scan)
         left.atexit = False
-        start = 1
+        given = 0
         try:
             self.manager.open(scan)
             for batch in _gathered(scan, rows):
-                for at in range(0, max(batch.num_rows, 1), rows):
-                    piece = self._with_static(batch.slice(at, rows), columns)
-                    yield RawBatch(piece, np.arange(start, start + piece.num_rows, dtype=np.int64))
-                    start += piece.num_rows
+                given += batch.num_rows
+                yield self._with_static(batch, columns), self._places(batch)
             failed = [port for port in scan.past.values() if port.state == "failed"]
-            if failed and len(failed) == len(scan.past) and start == 1:
+            if failed and len(failed) == len(scan.past) and not given:
                 raise SourceError(
                     f"{self.name}: needed one source that gives something; got errors from all {len(failed)}, the "
                     f"first from {failed[0].address!r}: {failed[0].error}; db.sensors(name).sources() has all"
@@ -119,6 +135,16 @@ class SensorsSource:
     def _static_part(self, condition: Node | None) -> Node | None:
         known = set(self.static)
         return conjunction([each for each in conjuncts(condition) if known.issuperset(columns_of(each))])
+
+    def _places(self, batch: pa.RecordBatch) -> dict[str, Any]:
+        """The last place of each source in a batch, by its address."""
+        places = batch.column(2)
+        if places.null_count == len(places):
+            return {}
+        marked = batch.select([0, 2]).filter(places.is_valid())
+        addresses = self.table.rows.versions.column(self.table.spec.stream).take(marked.column(0))
+        told = dict(zip(addresses.to_pylist(), marked.column(1).to_pylist(), strict=True))
+        return {address: json.loads(place) for address, place in told.items() if address is not None}
 
     def _with_static(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
         spec = self.table.spec

@@ -56,8 +56,9 @@ class SensorsSpec:
 
     @property
     def given(self) -> pa.Schema:
-        """What sources give, as it waits for queries: version of the row (int64), ts (int64 ns), fields."""
-        return pa.schema([("version", pa.int64()), ("ts", pa.int64()), *self.fields])
+        """What sources give, as it waits for queries: version of the row (int64), ts (int64 ns), and where its source
+        has got to with it, as JSON, in the last row of a read; then the fields."""
+        return pa.schema([("version", pa.int64()), ("ts", pa.int64()), ("place", pa.string()), *self.fields])
 
     @property
     def schema(self) -> pa.Schema:

@@ -106,7 +106,9 @@ def _at(at: str | float | None) -> str:
 def _create(statement: CreateStream | CreateRelation) -> str:
     kind = "STREAM" if isinstance(statement, CreateStream) else "RELATION"
     text = _made(kind, statement)
-    if isinstance(statement, CreateStream) and statement.using is not None:
+    if isinstance(statement, CreateStream) and statement.using == "sensors":
+        text += f" FROM SENSORS {identifier(str(statement.source))}"
+    elif isinstance(statement, CreateStream) and statement.using is not None:
         text += f" FROM {statement.using.upper()} {text_literal(str(statement.source))}"
     else:
         text += _source(statement)

@@ -45,6 +45,9 @@ class CreateStream:
     CREATE [OR REPLACE] STREAM name FROM connector 'address' (column type, ...) and the same but for STAMPED: a live
     one, which the connector fills.
 
+    CREATE [OR REPLACE] STREAM name FROM SENSORS table [KEEP d]: a live one of what a table of sensors gives (using
+    "sensors", source its name).
+
     source: a quoted path or glob, or (registered: True) the name of an object registered without a time; None: live.
     using: the connector that reads `source`.
     time None: the only column of a time type.  lateness, keep, idle: ns.  where: the condition's text.

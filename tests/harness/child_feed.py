@@ -25,7 +25,7 @@ FORMS = {
     "lines": "(n BIGINT, line TEXT)",
 }
 """What follows the address; of the others `(n BIGINT)`."""
-QUERIES = {"lines": "SELECT n, line FROM readings"}
+QUERIES = {"lines": "SELECT n, line FROM readings", "sensors": "SELECT n, line FROM readings"}
 """The standing query; of the others every thousandth row."""
 USING = {"lines": "file"}
 
@@ -59,6 +59,13 @@ def main() -> None:
 def read(path: str, kind: str, address: str, outputs: str = "") -> None:
     """Read until killed."""
     with nile.connect(path, checkpoint=None, memory="16 MB") as db:
+        if kind == "sensors":  # four files in a folder are rows of a table, which no store keeps
+            db.sql("CREATE SENSORS files (id INT, path STREAM(n BIGINT, line TEXT) USING 'file') IDLE '50 ms'")
+            db.sensors("files").add([{"id": k, "path": str(Path(address, str(k)))} for k in range(4)])
+        if kind == "sensors" and "readings" not in db.streams:
+            with db._live.lock:
+                db.sql("CREATE STREAM readings FROM SENSORS files")
+                db.subscribe(QUERIES[kind], name="thousands")
         if "readings" not in db.streams:
             form = FORMS.get(kind, "(n BIGINT)")
             with db._live.lock:  # the query sees the first row, too

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
-from nile.base.interrupts import INTERRUPTS
-from nile.base.plain import plain_schema
-from nile.execution.definitions import Filling, Reads, Sends, StreamDefinition, stream_definition
+from nile.execution.definitions import Filling, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
 from nile.execution.live.outputs.outflow import into_of
@@ -17,10 +15,9 @@ from nile.execution.live.relations import relation_definition, revise, versions_
 from nile.execution.live.retracting import satisfying, take_back
 from nile.execution.options import Options
 from nile.execution.statement.engine import near_names
+from nile.execution.statement.flowing import create_flow, create_sink, create_tabled, made_anew, replaced
 from nile.execution.statement.statements import check_free, only_time, rows_of, run_query, said
 from nile.execution.values import column_of
-from nile.sensors.connectors.messages import shown_address
-from nile.sensors.table import TIME
 from nile.sensors.types import column_type
 from nile.sql.expression_text import identifier
 from nile.sql.plan import leaves_of
@@ -69,6 +66,8 @@ def is_changing(statement: Statement) -> TypeGuard[Changing]:
     match statement:
         case Declare() | Delete() | Insert() | Punctuate() | Update():
             return True
+        case CreateStream() if statement.using is not None:
+            return True
         case CreateRelation() | CreateStream():
             return bool(statement.columns)
         case CreateMaterialized() | CreateSink():
@@ -91,7 +90,7 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
         case CreateMaterialized():
             return _materialize(live, statement)
         case CreateSink():
-            return _create_sink(live, statement, options)
+            return create_sink(live, statement, options)
         case Declare():
             return _declare(live, statement)
         case Punctuate():
@@ -115,66 +114,26 @@ def _create(live: Live, made: CreateRelation) -> Result:
     check_free(live.names, made.name, made.replace)
     definition = relation_definition(made.name, _typed(made))
 
-    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
+    live.change(lambda: made_anew(live, made.name, definition), whole=True)
     return said(f"relation '{made.name}' created; INSERT, UPDATE and DELETE change it")
 
 
 def _create_stream(live: Live, made: CreateStream) -> Result:
     """A live stream, as `Database.stream` makes one."""
     check_free(live.names, made.name, made.replace)
+    if made.using == "sensors":
+        return create_tabled(live, made)
     schema = _typed(made)
     if made.using is not None:
-        return _create_flow(live, made, schema)
+        return create_flow(live, made, schema)
     time = only_time(made.name, schema) if made.time is None else made.time
     lateness, keep, idle = (None if ns is None else f"{ns} ns" for ns in (made.lateness, made.keep, made.idle))
     definition = stream_definition(
         made.name, schema, time, lateness=lateness, where=made.where, keep=keep, event_id=made.event_id, idle=idle,
         stamp=made.stamped,
     )  # fmt: skip
-    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
+    live.change(lambda: made_anew(live, made.name, definition), whole=True)
     return said(f"live stream '{made.name}' created, in the order of {time}; INSERT and pushes fill it")
-
-
-def _create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
-    """A live stream that a connector fills, from now on and whenever its store is opened."""
-    assert made.using is not None
-    assert made.source is not None
-    if made.time is None and TIME in schema.names:
-        raise ConfigError(
-            f"CREATE STREAM {made.name}: needed TIMESTAMP BY {TIME}, or no column of that name, which the time of "
-            "arrival has; got neither; say one"
-        )
-    if made.time is None:
-        schema = schema.append(pa.field(TIME, pa.timestamp("ns")))
-    definition = StreamDefinition(
-        plain_schema(schema), made.time or TIME, made.lateness or 0, made.where, made.keep, made.event_id, made.idle,
-        reads=Reads(made.using, made.source),
-    )  # fmt: skip
-    live.change(lambda: _made_anew(live, made.name, definition), whole=True)
-    if (stream := live.streams().get(made.name)) is not None and (inflow := live.inflows.of(stream)) is not None:
-        inflow.read_up()
-    return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
-
-
-def _create_sink(live: Live, made: CreateSink, options: Options) -> Result:
-    """A standing query with a name, whose rows a thread sends on."""
-    with live.lock:
-        there = live.standing.named().get(made.name)
-    if there is not None and not (made.replace and there[0].sends is not None):
-        raise ConfigError(
-            f"CREATE SINK {made.name}: needed a name that no standing query has; got one that is taken; DROP QUERY "
-            f"{made.name} first, or take another"
-        )
-
-    def create() -> list[Subscription]:
-        before = [] if there is None else [there[1]]
-        for standing in before:
-            live.standing.aside(standing)
-        live.subscribe(made.query, options, None, name=made.name, into=Sends(made.using, made.address))
-        return before
-
-    _replaced(live, create)
-    return said(f"sink '{made.name}' created; it sends to {shown_address(made.address)} from now on")
 
 
 def _typed(made: CreateRelation | CreateStream) -> pa.Schema:
@@ -206,12 +165,6 @@ def _punctuate(live: Live, made: Punctuate) -> Result:
     return said(f"{rows.num_rows:,} values of which no more tuples come to '{made.name}'")
 
 
-def _made_anew(live: Live, name: str, definition: StreamDefinition) -> None:
-    if name in live.streams():
-        live.names.unregister(name)
-    live.make(name, definition)
-
-
 def _materialize(live: Live, made: CreateMaterialized) -> Result:
     """A relation, and a standing query of the same name that fills it, with what its streams have kept first."""
     check_free(live.names, made.name, made.replace)
@@ -222,20 +175,13 @@ def _materialize(live: Live, made: CreateMaterialized) -> Result:
 
     def create() -> list[Subscription]:
         before = _set_aside(live, made.name) if made.replace and made.name in live.streams() else []
-        _made_anew(live, made.name, definition)
+        made_anew(live, made.name, definition)
         filling = Filling(made.name, made.columns, relation=True)
         live.subscribe(made.query, Options.of({"emit": "changes"}), None, name=made.name, into=filling)
         return before
 
-    _replaced(live, create)
+    replaced(live, create)
     return said(f"view '{made.name}' created, which follows its query")
-
-
-def _replaced(live: Live, change: Callable[[], list[Subscription]]) -> None:
-    """Make a change in one piece, and then end the queries that it gives."""
-    with live.lock, INTERRUPTS:
-        for standing in live.change(change, whole=True):
-            standing.close()
 
 
 def _set_aside(live: Live, name: str) -> list[Subscription]:
@@ -359,7 +305,7 @@ def _drop(live: Live, dropped: Drop) -> Result:
                 live.names.unregister(dropped.name)
                 return before
 
-            _replaced(live, drop)
+            replaced(live, drop)
             return said(f"{kind} '{dropped.name}' dropped")
     if dropped.if_exists:
         return said(f"there is no {kind} '{dropped.name}'")

@@ -16,6 +16,7 @@ from nile.sql.statements import CreateRelation, CreateStream
 __all__ = ["read_source"]
 
 _SETTINGS = ("TIMESTAMP BY", "LATENESS", "WHERE")
+_AFTER_SOURCE = ("TIMESTAMP", "LATENESS", "WHERE")
 _FED = ("TIMESTAMP BY", "LATENESS", "KEEP", "IDLE", "EVENT ID", "WHERE")
 _LIVE = ("TIMESTAMP BY", "LATENESS", "KEEP", "IDLE", "EVENT ID", "STAMPED", "WHERE")
 
@@ -42,6 +43,10 @@ def read_source(cursor: Cursor, text: str, replace: bool, *, stream: bool) -> Cr
         columns = _typed(cursor)
         settings = _settings(cursor, text, _FED, [column for column, _ in columns])
         return CreateStream(name, place, replace=replace, columns=columns, using=using, **settings)
+    if stream and using == "sensors" and address is not None and address.word not in _AFTER_SOURCE:
+        cursor.at += 1
+        table = cursor.name("the name of a table of sensors").text
+        return CreateStream(name, table, True, replace=replace, using=using, **_settings(cursor, text, ("KEEP",)))
     source, registered = read_place(cursor)
     if stream:
         return CreateStream(name, source, registered, replace=replace, **_settings(cursor, text, _SETTINGS))

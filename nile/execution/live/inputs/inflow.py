@@ -21,10 +21,11 @@ import numpy as np
 
 from nile.base.raw import Malformed, RawBatch
 from nile.execution.definitions import Reads
+from nile.execution.live.inputs.tabled import Tabled
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.connectors.messages import shown_address
 from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds
-from nile.sensors.port import Port
+from nile.sensors.port import Port, plain
 from nile.sensors.sensor import NO_VALUE, sensor_class
 from nile.sensors.table import TIME
 from nile.streams.live import LiveStream
@@ -246,7 +247,7 @@ class Inflows:
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._running: dict[LiveStream, Inflow] = {}
+        self._running: dict[LiveStream, Inflow | Tabled] = {}
 
     def follow(self) -> None:
         """Begin those of new streams, and stop those of streams that are gone.  Under the lock."""
@@ -256,10 +257,17 @@ class Inflows:
             for name, stream in live.streams().items()
             if (definition := live.definitions[name]).reads is not None
         }
-        for stream in [each for each in self._running if each not in known]:
-            self._running.pop(stream).stop()
+        tables = {stream: live.names.sensors(reads.address) for stream, reads in known.items() if reads.tabled}
+        for stream, inflow in list(self._running.items()):
+            table = tables.get(stream)
+            if stream not in known or (isinstance(inflow, Tabled) and (not table or table.table is not inflow.table)):
+                self._running.pop(stream).stop()
         for stream, reads in known.items():
-            if stream not in self._running:
+            if stream in self._running:
+                continue
+            if (source := tables.get(stream)) is not None:
+                self._running[stream] = Tabled(live, stream, reads, source, live.offsets.get(stream.name))
+            elif not reads.tabled:
                 fields = pa.schema([field for field in stream.schema if field.name != TIME or stream.time != TIME])
                 place = live.offsets.get(stream.name)
                 self._running[stream] = Inflow(live, stream, reads, fields, place)
@@ -273,7 +281,7 @@ class Inflows:
                 "another, or send it there"
             )
 
-    def of(self, stream: LiveStream) -> Inflow | None:
+    def of(self, stream: LiveStream) -> Inflow | Tabled | None:
         """What fills a stream; None: nothing does."""
         return self._running.get(stream)
 
@@ -287,12 +295,3 @@ class Inflows:
         for each in ending:
             each.join()
         self._running.clear()
-
-
-def plain(place: Any) -> Any:
-    """A connector's place as JSON has it."""
-    if isinstance(place, dict):
-        return {str(each): at for each, at in place.items()}
-    if isinstance(place, tuple):
-        return list(place)
-    return place.decode() if isinstance(place, bytes) else place
