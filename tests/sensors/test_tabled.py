@@ -148,7 +148,8 @@ def test_a_full_query_holds_the_sources_back_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "lines"), [pytest.param(1, 20_000, marks=pytest.mark.slow), pytest.param(20, 40_000, marks=pytest.mark.long)]
+    ("kills", "lines"),
+    [pytest.param(1, 20_000, marks=pytest.mark.slow), pytest.param(20, 40_000, marks=pytest.mark.long)],
 )
 def test_what_sensors_gave_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
     """Four files, each the source of a row: what nobody has read lies in the store's files, once each."""
