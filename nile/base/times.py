@@ -75,7 +75,8 @@ def event_times(column: pa.Array) -> EventTimes:
     if types.is_null(kind):
         return EventTimes(np.zeros(len(column), np.int64), np.full(len(column), _NULL, np.uint8))
     if types.is_floating(kind):
-        seconds = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        doubles = column if kind == pa.float64() else column.cast(pa.float64())
+        seconds = (doubles if nulls is None else pc.fill_null(doubles, 0.0)).to_numpy(zero_copy_only=False)
         ns, reason = _from_floats(seconds)
     else:
         ticks, size = _ticks(column)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nile.base.plain import plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
@@ -100,6 +101,7 @@ class LiveStream:
         self.history = History(name, schema, hasher=hasher) if history is None and keep is None else history
         self._kept: list[TupleBatch] = []
         self._pushed = 0
+        self._plain: bool | None = None
         self.listeners: list[Listener] = []
         self.followers: list[Follower] = []
         self.base: LiveStream | None = None
@@ -279,6 +281,10 @@ class LiveStream:
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
         where, before = f"stream '{self.name}', push", self._pushed
+        if self._as_it_is(data):
+            batch = pa.RecordBatch.from_arrays(data.columns, schema=self.schema)
+            yield RawBatch(batch, np.arange(before + 1, before + 1 + batch.num_rows, dtype=np.int64))
+            return
         data = rows_together(data)
         has_columns = (
             isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
@@ -311,6 +317,15 @@ class LiveStream:
                     ) from None
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             yield replace(raw, batch=batch, rows=raw.rows + before, dropped=beyond)
+
+    def _as_it_is(self, data: Any) -> bool:
+        """Whether this is a batch with exactly the stream's columns, in types that nothing has to be done to."""
+        if self.stamp or not isinstance(data, pa.RecordBatch) or not 0 < data.num_rows <= _ROWS:
+            return False
+        if self._plain is None:
+            distinct = len(set(self.schema.names)) == len(self.schema)
+            self._plain = distinct and plain_schema(self.schema).equals(self.schema)
+        return self._plain and bool(data.schema.equals(self.schema))
 
     def _stamped(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The time of rows that are pushed now, as the stream has times."""

@@ -72,16 +72,17 @@ class Tail:
         out = []
         for each in changes:
             ts, sign, rows = each.ts, each.sign, each.rows
+            gone = int(np.count_nonzero(sign < 0))
             for k, node in enumerate(self.nodes):
                 rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
                 if yes is not None:
                     ts, sign = ts[yes], sign[yes]
-                gone = int(np.count_nonzero(sign < 0))
+                    gone = int(np.count_nonzero(sign < 0)) if gone else 0
                 counts[k] += sign.shape[0] - gone, gone
                 if not sign.shape[0]:
                     break
             else:
-                if self.append and (sign < 0).any():
+                if self.append and gone:
                     come = sign > 0
                     ts, sign, rows = ts[come], sign[come], rows.filter(pa.array(come))
                 if sign.shape[0]:

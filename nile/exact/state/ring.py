@@ -46,15 +46,19 @@ class Ring:
 
     def add(self, ts: Array, columns: Sequence[Any], codes: Array) -> None:
         """Rows that come next."""
-        self._room(self.newest - self.oldest + ts.shape[0])
-        at = (self.newest + np.arange(ts.shape[0])) & self.mask
+        n = ts.shape[0]
+        self._room(self.newest - self.oldest + n)
+        begin = self.newest & self.mask
+        at: Any = slice(begin, begin + n)
+        if begin + n > self.mask + 1:  # round the end
+            at = (self.newest + np.arange(n)) & self.mask
         self.words[at] = self.encoder.encode(columns)
         self.ts[at], self.codes[at] = ts, codes
-        self.newest += ts.shape[0]
+        self.newest += n
 
     def columns(self, ordinals: Array) -> list[Any]:
         """Rows by ordinal, as Arrow columns."""
-        return self.encoder.decode(np.take(self.words, ordinals & self.mask, axis=0))
+        return self.encoder.decode(self.words.take(ordinals & self.mask, axis=0))
 
     def rows(self, ordinals: Array) -> Any:
         """Rows by ordinal, as a RecordBatch."""

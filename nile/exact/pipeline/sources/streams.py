@@ -20,7 +20,7 @@ from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import joined
+from nile.exact.state.expire import joined, nothing
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.ring import Ring
 from nile.exact.state.rows import RowTable, grown
@@ -38,6 +38,10 @@ _PIECE = 1 << 14
 def fits(scan: Scan) -> bool:
     """Whether the stream's tuples leave in the order they came, at a time known when they come."""
     return isinstance(scan.window, Range | Unbounded)
+
+
+def _as(column: Any, kind: Any) -> Any:
+    return column if column.type == kind else column.cast(kind)
 
 
 class StreamJoining:
@@ -85,15 +89,15 @@ class StreamJoining:
 
     def step(self, to: int) -> Delta:
         """Pairs that come and go up to `to`."""
-        parts: list[Delta] = []
         never: list[tuple[Array, Any] | None] = [None, None]
+        if all(each.back.first(to) is None for each in self.arrivals):
+            return self._step(to, never)
+        parts: list[Delta] = []
         while marks := [at for each in self.arrivals if (at := each.back.first(to)) is not None]:
             parts.append(self._step(min(marks) - 1, never))
             gone, never = self._taken_back(min(marks))
             parts.append(gone)
         parts.append(self._step(to, never))
-        if len(parts) == 1:
-            return parts[0]
         ts, sign = np.concatenate([each.ts for each in parts]), np.concatenate([each.sign for each in parts])
         times = np.concatenate([each.times for each in parts if each.times is not None]) if self.once else None
         return Delta(ts, sign, joined([each.rows for each in parts], self.schema), None, times)
@@ -161,7 +165,8 @@ class StreamJoining:
                 taken[side] = ts[stay], rows.filter(pa.array(stay))
         before = self._place[:, 0].copy()
         for ring, (ts, rows), codes in zip(self._rings, taken, self._codes([rows for _, rows in taken]), strict=True):
-            ring.add(ts, rows.columns, codes)
+            if codes.shape[0]:
+                ring.add(ts, rows.columns, codes)
         left, right = self._rings
         self._place[:, 2] = left.newest, right.newest
         moved, ends = kernels.moves(
@@ -223,20 +228,25 @@ class StreamJoining:
         sizes = [each.num_rows for each in batches]
         if self._keys is None:
             return [np.zeros(n, np.int64) for n in sizes]
-        words = np.concatenate(
-            [
-                self._keys.encode([rows.column(i).cast(kind) for i, kind in zip(at, self._kinds, strict=True)])
-                for rows, at in zip(batches, self._at, strict=True)
-            ]
-        )
-        whole = ~self._keys.encoder.nulls(words)
-        codes = np.full(words.shape[0], -1, np.int64)
-        codes[whole] = self._keys.codes(words if whole.all() else words[whole])
+        given = [(rows, at) for rows, at in zip(batches, self._at, strict=True) if rows.num_rows]
+        if not given:
+            return [np.zeros(0, np.int64)] * 2
+        parts = [self._keys.encode([_as(rows.column(i), k) for i, k in zip(at, self._kinds, strict=True)])
+                 for rows, at in given]  # fmt: skip
+        words = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        nulls = self._keys.encoder.nulls(words)
+        if nulls.any():
+            codes = np.full(words.shape[0], -1, np.int64)
+            codes[~nulls] = self._keys.codes(words[~nulls])
+        else:
+            codes = self._keys.codes(words)
         self._key_counts = grown(self._key_counts, self._keys.room)
         self._heads = [grown(each, self._keys.room, -1) for each in self._heads]
         return [codes[: sizes[0]], codes[sizes[0] :]]
 
     def _rows(self, left: Array, right: Array) -> Any:
+        if not left.shape[0]:
+            return nothing(self.schema)
         columns = [*self._rings[0].columns(left), *self._rings[1].columns(right)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -247,8 +257,9 @@ class StreamJoining:
                 codes = ring.codes[np.arange(first, last) & ring.mask]
                 codes = codes[codes >= 0]
                 self._keys.release(codes[~self._key_counts[codes].any(axis=1)])
-            ring.oldest = int(last)
-            ring.forget()
+            if last > first:
+                ring.oldest = int(last)
+                ring.forget()
 
     def time(self) -> int:
         """GetTime: how far the streams are known."""
