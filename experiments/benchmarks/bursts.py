@@ -39,6 +39,8 @@ _APPENDED = {
     "UNION that appends": ("SELECT k FROM s UNION SELECT k FROM r WINDOW 2", 900_000),
 }
 """What a filter of last times stands for."""
+_BY = {"aggregates": 1, "join and aggregates": 0}
+"""Columns of its groups; of others an estimate is told."""
 
 
 def _database(**bounds: Any) -> Any:
@@ -53,22 +55,33 @@ def _rows(draw: np.random.Generator, begin: float, span: float, n: int, seed: in
     return {"t": np.sort(begin + span * draw.random(n)), "k": keys, "x": draw.random(n)}
 
 
-def _inside(exact: list[dict[str, Any]], bounded: Any, by: int) -> list[bool]:
-    """Of each number that is approximate whether its interval holds the truth."""
+def _worth(bounded: Any, by: int) -> Any:
+    """What a query that is approximate tells of its numbers: rows with their intervals, or an estimate."""
+    return bounded.estimate if by < 0 else bounded.intervals().to_pylist()
+
+
+def _inside(exact: Any, told: Any, by: int) -> list[bool]:
+    """Of each number that is approximate whether its interval holds the truth.
+
+    exact: the exact rows or, where an estimate was told, how many there are.
+    """
     if by < 0:
-        return [_holds(bounded, len(exact))]
+        return [bool(told.low <= exact <= told.high)]
     truth = {tuple(row.values())[:by]: row for row in exact}
     out = []
-    for row in bounded.intervals().to_pylist():
+    for row in told:
         true = truth.get(tuple(row.values())[:by], {})
         known = [name for name in ("n", "y") if row[f"{name}_low"] is not None]
         out += [row[f"{name}_low"] <= (true.get(name) or 0) <= row[f"{name}_high"] for name in known]
     return out
 
 
-def _holds(bounded: Any, truth: int) -> bool:
-    estimate = bounded.estimate
-    return bool(estimate.low <= truth <= estimate.high)
+def _truth(exact: Any, by: int) -> Any:
+    """Of an exact query beside it: its rows now, how many they are, or how many it has told."""
+    if exact.choice.emit != "snapshot":
+        return exact.outputs
+    rows = pa.Table.from_batches(exact.poll(), exact.schema).to_pylist()
+    return len(rows) if by < 0 else rows
 
 
 def _memory(name: str, seeds: int) -> list[Measure]:
@@ -76,7 +89,7 @@ def _memory(name: str, seeds: int) -> list[Measure]:
     appends = name in _APPENDED
     text, bound = _APPENDED[name] if appends else _QUERIES[name]
     most, inside, after = 0, [], 0.0
-    by = {"aggregates": 1, "join and aggregates": 0}.get(name, -1)
+    by = _BY.get(name, -1)
     for seed in range(seeds):
         exact_db, db = _database(), _database(memory=bound)
         exact = exact_db.subscribe(text, emit="append" if appends else "snapshot")
@@ -94,11 +107,8 @@ def _memory(name: str, seeds: int) -> list[Measure]:
                 for each in (exact_db, db):
                     each.advance(_STEP * (step + 1) - 1e-6)
                 bounded.poll()
-                if bounded.approximate and appends:
-                    inside.append(_holds(bounded, exact.outputs))
-                elif bounded.approximate:
-                    truth = pa.Table.from_batches(exact.poll(), exact.schema).to_pylist()
-                    inside += _inside(truth, bounded, by)
+                if bounded.approximate:
+                    inside += _inside(_truth(exact, by), _worth(bounded, by), by)
             if step >= _BURST.stop and bounded.approximate:
                 after = max(after, _STEP * (step + 1 - _BURST.stop))
         exact_db.close()
@@ -136,33 +146,62 @@ def _cpu(share: float, seconds: float) -> list[Measure]:
     number = 400
     pace = _exactly(draw, number) / (share / 5.0)
     db = _database(cpu=share)
-    standing = [db.subscribe(text) for text, _ in _QUERIES.values()]
+    standing = {name: db.subscribe(text) for name, (text, _) in _QUERIES.items()}
     spent: dict[str, float] = {"before": 0.0, "burst": 0.0, "after": 0.0}
     begun, at, back = time.monotonic(), 0.0, 0.0
     last = 0.0
+    pushed: list[list[dict[str, Any]]] = []
+    told: list[dict[str, Any]] = []
     while at < 5.0 * seconds:
         part = "before" if at < seconds else "burst" if at < 2.0 * seconds else "after"
         n = number * (_TIMES if part == "burst" else 1)
+        pushed.append([_rows(draw, last, max(at - last, 1e-3) * 0.9, n, 0) for _ in "sr"])
+        last = max(at, last + 1e-3)  # after the rows of this push
         used = time.thread_time()
-        for stream in "sr":
-            db.push(stream, _rows(draw, last, max(at - last, 1e-3) * 0.9, n, 0))
+        for stream, rows in zip("sr", pushed[-1], strict=True):
+            db.push(stream, rows)
         if at > 0.2 * seconds:
             spent[part] += time.thread_time() - used
-        for each in standing:
+        told.append({})
+        for name, each in standing.items():
             each.poll()
-        if part == "after" and any(each.approximate for each in standing):
+            if each.approximate:
+                told[-1][name] = _worth(each, _BY.get(name, -1))
+        if part == "after" and told[-1]:
             back = at - 2.0 * seconds
-        last = max(at, last + 1e-3)  # after the rows of this push
         time.sleep(max(0.0, pace - (time.monotonic() - begun - at)))
         at = time.monotonic() - begun
     db.close()
     used = spent["burst"] / seconds
+    inside = _held(pushed, told)
     return [
         Measure("burst, six queries: CPU of its bound", used / (share * (1.0 + 1.0 / seconds)), "times", 1.0, most=True,
                 about=f"{used:.3f} of a core, {share} asked and a second's share saved up before; "
                       f"{spent['before'] / (0.8 * seconds):.3f} before the burst; pushes every {pace:.2f} s"),
         Measure("burst, six queries: exact again after", back, "s", AFTER_BAR, most=True),
+        *(
+            Measure(f"burst on the CPU, {name}: intervals that hold the truth", float(np.mean(found)), "share",
+                    COVERAGE_BAR, about=f"{len(found):,} numbers")
+            for name, found in inside.items() if found
+        ),
     ]  # fmt: skip
+
+
+def _held(pushed: list[list[dict[str, Any]]], told: list[dict[str, Any]]) -> dict[str, list[bool]]:
+    """Of each query whether what was told after each push holds the truth, worked out exactly from the same pushes."""
+    found: dict[str, list[bool]] = {name: [] for name in _QUERIES}
+    with _database() as db:
+        exact = {
+            name: db.subscribe(text, emit=None if name == "selection" else "snapshot")
+            for name, (text, _) in _QUERIES.items()
+        }
+        for rows, said in zip(pushed, told, strict=True):
+            for stream, each in zip("sr", rows, strict=True):
+                db.push(stream, each)
+            exact["selection"].poll()
+            for name, worth in said.items():
+                found[name] += _inside(_truth(exact[name], _BY.get(name, -1)), worth, _BY.get(name, -1))
+    return found
 
 
 def through_bursts(seeds: int, share: float = 0.25, seconds: float = 5.0) -> list[Measure]:
