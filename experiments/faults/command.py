@@ -20,9 +20,9 @@ __all__ = ["faults", "soak"]
 
 @click.command("faults", short_help="Test hostile input and overload.")
 @click.argument("names", nargs=-1)
-@click.option("--full", is_flag=True, help="Full counts (over half an hour on two cores); default: the tests' counts.")
+@click.option("--full", is_flag=True, help="Full counts (about half an hour on two cores); default: the tests' counts.")
 @click.option("--seed", type=click.IntRange(0), help="Run only this attempt of each fault.")
-@click.option("--jobs", type=click.IntRange(1), help="Parallel processes (default: one per core).")
+@click.option("--jobs", type=click.IntRange(1), help="Parallel processes (default: cores and one more, as some wait).")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Begin nothing after these.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write faults.json into this folder, as scores come.")
 @click.option("--resume", is_flag=True, help="Go on from the scores in --out.")

@@ -70,7 +70,7 @@ def scoreboard(
 
     crew = Crew([*controls, *attempts], came, None if seconds is None else last + seconds)
     with contextlib.suppress(KeyboardInterrupt):
-        crew.run(jobs or os.cpu_count() or 1)
+        crew.run(jobs or (os.cpu_count() or 1) + 1)
     kept(out)
     return out
 

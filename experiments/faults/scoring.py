@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nile.experiments.faults.changes.forks import spent
 from nile.experiments.faults.fault import Fault, Wrong
 
 __all__ = ["CONTROLS", "Score", "attempted", "controlled", "tried"]
@@ -135,7 +136,7 @@ def _told(error: Exception) -> str:
 def _cpu() -> float:
     """Seconds that this process has used, and those of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(each.ru_utime + each.ru_stime for each in used) + spent()
 
 
 def _count(spans: Spans) -> int:

@@ -2,7 +2,7 @@
 
 The process takes each as it comes, leaves the `with`, opens the store again and goes on from the offset; what it has in
 the end, and every output it was told by its number, must be that of a process that nobody interrupted.
-Run by itself (python -m nile.experiments.faults.signals PATH COUNT SEED) it is that process.
+`main` is what runs in that process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import contextlib
 import json
 import queue
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,11 +24,12 @@ from nile.engine.connect import connect
 from nile.engine.database import Database
 from nile.execution.held import packed
 from nile.execution.live.subscription import Subscription
+from nile.experiments.faults.changes.forks import Forked
 from nile.experiments.faults.fault import Fault, expect, generator
 from nile.experiments.faults.interruption import undefended
 from nile.experiments.faults.scene import QUERIES, rows
 
-__all__ = ["SIGNALS", "main"]
+__all__ = ["SIGNALS", "main", "warm"]
 
 COUNT = 10
 """Signals of one attempt."""
@@ -83,6 +82,12 @@ def _held(db: Database) -> dict[str, str]:
     return out
 
 
+def warm() -> None:
+    """Load and use what the process needs."""
+    with tempfile.TemporaryDirectory() as folder, connect(Path(folder, "store"), memory="16MB") as db:
+        _work(db, {name: {} for name in _NAMES}, 2)
+
+
 def main(arguments: list[str]) -> None:
     """PATH COUNT [undefended]: be interrupted COUNT times, then tell as JSON whether all is as it must be."""
     path, count = arguments[0], int(arguments[1])
@@ -126,10 +131,9 @@ def _compared(path: str, told: dict[str, dict[int, str]]) -> list[str]:
 def _attempt(seed: int, *options: str) -> None:
     rng = generator("signals", seed)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "nile.experiments.faults.signals", str(Path(folder, "store")), str(COUNT)]
         errors = Path(folder, "errors")
         with errors.open("w") as told:
-            child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=told, text=True)
+            child = Forked("signals", [str(Path(folder, "store")), str(COUNT), *options], told)
         try:
             last = _interrupted(child, rng)
         finally:
@@ -140,15 +144,14 @@ def _attempt(seed: int, *options: str) -> None:
         expect(wrong == [], f"after {COUNT} signals not as without: {', '.join(map(str, wrong))}")
 
 
-def _interrupted(child: subprocess.Popen[str], rng: np.random.Generator) -> str:
+def _interrupted(child: Forked, rng: np.random.Generator) -> str:
     """Send a signal whenever the process is at work; the last line it says."""
     said: queue.Queue[str] = queue.Queue()
 
     def read() -> None:
-        assert child.stdout is not None
         for line in child.stdout:
             said.put(line)
-        child.wait()
+        child.wait(_PATIENCE)
         said.put("")
 
     threading.Thread(target=read, daemon=True).start()
@@ -180,6 +183,3 @@ SIGNALS = Fault(
     "signals", f"{COUNT} real signals each to a process that pushes to a store", "as without; every output once",
     _attempt, _control, full=50, small=1,
 )  # fmt: skip
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nile
+from nile.experiments.faults.changes.forks import Forked
 from nile.experiments.faults.fault import Fault, expect, generator
 from nile.summaries.errors import NileError
 
@@ -33,11 +32,7 @@ class _Life:
     def __init__(self, folder: Path, errors: Path) -> None:
         command = ["serve", str(folder / "store"), "--checkpoint", "1 h", "--port", "0"]
         with errors.open("a") as told:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "nile.experiments.cli", *command, "--token-file", str(folder / "token")],
-                stdout=subprocess.PIPE, stderr=told, text=True,
-            )  # fmt: skip
-        assert self.process.stdout is not None
+            self.process = Forked("nile", [*command, "--token-file", str(folder / "token")], told)
         said = self.process.stdout.readline()
         place = re.search(r"http://[^\s,]+", said)
         expect(place is not None, f"the server said {said!r}: {errors.read_text()[-250:]}")

@@ -7,15 +7,18 @@ runs at the next of these, so a sweep over them is a sweep over all.
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nile.experiments.faults.fault import Fault, expect
 from nile.experiments.faults.interruption import undefended
 from nile.experiments.faults.places import at_place
 from nile.experiments.faults.scene import QUERIES, SHARED, Scene, differing
+from nile.streams.accounting import Accounting
 
 __all__ = ["STRIDE", "SWEEP", "attempted_places"]
 
@@ -24,12 +27,15 @@ STRIDE = 32
 
 _OF_BOTH = ("join", "alone", "desc", "weighted", "asc")
 _SCHEDULED = (("running", "fifo"), ("join", "round-robin"), ("alone", "greedy"), ("shared", "chain"))
-_KINDS: tuple[tuple[str, str, bool, str | None], ...] = (
+Kind = tuple[str, str, bool, str | None]
+
+_KINDS: tuple[Kind, ...] = (
     *((name, "a", stored, None) for name in (*QUERIES, "shared") for stored in (False, True)),
     *((name, "b", False, None) for name in _OF_BOTH),
     *((name, "a", at % 2 == 1, scheduler) for at, (name, scheduler) in enumerate(_SCHEDULED)),
 )
 """(query, stream that is pushed to, whether there is a store, scheduler)."""
+_ROUND = 8  # pushes
 
 
 def _scene(name: str, store: Path | None, scheduler: str | None) -> Scene:
@@ -37,30 +43,75 @@ def _scene(name: str, store: Path | None, scheduler: str | None) -> Scene:
     return Scene(names, store=store, polled=names[:1], scheduler=scheduler)
 
 
+class _Peace:
+    """A scene of one kind that nobody cuts into: what is looked at after each of its pushes, and all of it at rounds.
+
+    All attempts of a kind in a process are compared with the same one; it is pushed to as they need it.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        name, self._stream, stored, scheduler = kind
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._scene = _scene(name, Path(self._folder.name, "peace") if stored else None, scheduler)
+        self._looks: list[tuple[Accounting, dict[str, tuple[int, int]]]] = []
+        self._states: dict[int, dict[str, Any]] = {}
+
+    @property
+    def told(self) -> dict[str, list[dict[str, Any]]]:
+        """What callbacks were told, in all."""
+        return self._scene.told
+
+    def after(self, pushes: int) -> tuple[Accounting, dict[str, tuple[int, int]]]:
+        """(accounting, {query: (outputs, how many of these its callback was told)})."""
+        while len(self._looks) < pushes:
+            pushed(self._scene, self._stream)
+            counts = {name: (one.outputs, len(self.told[name])) for name, one in self._scene.standing.items()}
+            self._looks.append((self._scene.db.accounting(self._stream), counts))
+            if len(self._looks) % _ROUND == 0:
+                self._states[len(self._looks)] = self._scene.state()
+        return self._looks[pushes - 1]
+
+    def state(self, pushes: int) -> dict[str, Any]:
+        """All there is after so many pushes, of which there is a whole number of rounds."""
+        self.after(pushes)
+        return self._states[pushes]
+
+
+_peace = functools.cache(_Peace)
+
+
+def pushed(scene: Scene, stream: str) -> None:
+    """The next rows; those of b after as many of its partner."""
+    if stream == "b":
+        scene.push("a", scene.next("a"))
+    scene.push(stream, scene.next(stream))
+
+
 def attempted_places(seed: int, most: int | None = None) -> int:
     """Cut into a push at each `STRIDE`-th place, from seed // kinds on; how many there were.  Raises Wrong.
 
     most: places after which to stop.
     """
-    name, stream, stored, scheduler = _KINDS[seed % len(_KINDS)]
-    at, tries = seed // len(_KINDS) % STRIDE, 0
+    kind = name, stream, stored, scheduler = _KINDS[seed % len(_KINDS)]
+    at, tries, pushes = seed // len(_KINDS) % STRIDE, 0, 0
     told = f"a push to '{stream}' with '{name}'{' and a store' if stored else ''}"
     told += f" under {scheduler}" if scheduler else ""
+    peace = _peace(kind)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
-        scene, peace = (_scene(name, Path(folder, each) if stored else None, scheduler) for each in "xy")
-        for each in (scene, peace):
-            ends.callback(each.db.close)
+        scene = _scene(name, Path(folder, "x") if stored else None, scheduler)
+        ends.callback(scene.db.close)
         within = True
         while within and tries != most:
             if stream == "b":  # its partner keeps pace
-                for each in (scene, peace):
-                    each.push("a", each.next("a"))
-            first = peace.next(stream)
-            peace.push(stream, first)
-            within = _cut(scene, stream, first, at, f"{told}, place {at}")
-            _alike(scene, peace, stream, f"{told}, place {at}")
+                scene.push("a", scene.next("a"))
+            within = _cut(scene, stream, scene.next(stream), at, f"{told}, place {at}")
+            pushes += 1
+            _alike(scene, peace, stream, pushes, f"{told}, place {at}")
             at, tries = at + STRIDE, tries + within
-        rest = differing(scene.state(), peace.state())
+        while pushes % _ROUND:
+            pushed(scene, stream)
+            pushes += 1
+        rest = differing(scene.state(), peace.state(pushes))
         expect(not rest, f"{told}, {tries} places up to {at - STRIDE}: others in {rest}")
     return tries
 
@@ -79,16 +130,19 @@ def _cut(scene: Scene, stream: str, first: int, at: int, told: str) -> bool:
     return passed > at
 
 
-def _alike(scene: Scene, peace: Scene, stream: str, told: str) -> None:
-    """What is quickly looked at after each place: accounting, outputs, and what callbacks were told."""
+def _alike(scene: Scene, peace: _Peace, stream: str, pushes: int, told: str) -> None:
+    """What is quickly looked at after each place: accounting, outputs, and what callbacks were told since the last."""
     accounting = scene.db.accounting(stream)
     accounting.check()
-    expect(accounting == peace.db.accounting(stream), f"{told}: {accounting}")
+    other, counts = peace.after(pushes)
+    _, before = peace.after(max(1, pushes - 1))
+    expect(accounting == other, f"{told}: {accounting}")
     for name, one in scene.standing.items():
-        other = peace.standing[name]
-        expect(one.outputs == other.outputs, f"{told}: '{name}' has {one.outputs} outputs of {other.outputs}")
-        heard = scene.told[name] == peace.told[name]
-        expect(heard, f"{told}: '{name}' was told {len(scene.told[name])} of {len(peace.told[name])} outputs")
+        outputs, heard = counts[name]
+        expect(one.outputs == outputs, f"{told}: '{name}' has {one.outputs} outputs of {outputs}")
+        new = slice(before[name][1] if pushes > 1 else 0, heard)
+        alike = len(scene.told[name]) == heard and scene.told[name][new] == peace.told[name][new]
+        expect(alike, f"{told}: '{name}' was told {len(scene.told[name])} of {heard} outputs")
 
 
 def _control(seed: int) -> None:

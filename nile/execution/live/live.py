@@ -263,7 +263,7 @@ class Live(Known):
         """Where the tuples pushed to a stream went."""
         with self.lock:
             self.commits.check()
-            return self.get(name).accounting
+            return self.get(name).accounting + Accounting()
 
     def set_aside(self, name: str) -> tuple[pa.Table, pa.Table]:
         """The late and the rejected rows of a stream."""
