@@ -133,7 +133,8 @@ def _attempt(seed: int, *options: str, count: int = COUNT) -> None:
     with tempfile.TemporaryDirectory() as folder:
         errors = Path(folder, "errors")
         with errors.open("w") as told:
-            child = Forked("signals", [str(Path(folder, "store")), str(count), *options], told)
+            arguments = [str(Path(folder, "store")), str(count), *options]
+            child = Forked(f"{__name__}:main", f"{__name__}:warm", arguments, told)
         try:
             last = _interrupted(child, rng)
         finally:

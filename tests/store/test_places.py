@@ -13,6 +13,8 @@ from nile.base.interrupts import INTERRUPTS
 from nile.experiments.faults.changes.forks import Forked, spent
 from nile.experiments.faults.places import at_place
 
+_NILE = ("nile.experiments.cli:main", "nile.experiments.faults.changes.served:warm")
+
 
 def _inner(done: list[int], n: int) -> None:
     done.append(n)
@@ -79,15 +81,15 @@ def test_the_handler_that_was_there_is_there_again() -> None:
 @pytest.mark.slow
 def test_a_forked_program_prints_ends_and_is_killed_like_any_process(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("w") as errors:
-        one = Forked("nile", ["--version"], errors)
+        one = Forked(*_NILE, ["--version"], errors)
         assert nile.__version__ in one.stdout.read()
         assert one.wait() == 0
         one.send_signal(signal.SIGTERM)
-        other = Forked("nile", ["store", "info", str(tmp_path / "none")], errors)
+        other = Forked(*_NILE, ["store", "info", str(tmp_path / "none")], errors)
         assert other.wait() == 2
         token = tmp_path / "token"
         serving = ["serve", str(tmp_path / "store"), "--port", "0", "--token-file", str(token)]
-        third = Forked("nile", serving, errors)
+        third = Forked(*_NILE, serving, errors)
         assert "serving" in third.stdout.readline()
         third.kill()
         assert third.wait() == -signal.SIGKILL

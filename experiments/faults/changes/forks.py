@@ -16,12 +16,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import IO, Any
+from importlib import import_module
+from typing import IO, Any, cast
 
 __all__ = ["Forked", "main", "spent"]
 
@@ -30,16 +29,19 @@ _STEP = 0.005  # s from one look at whether a process has ended to the next
 
 
 class Forked:
-    """A process in which a program runs: "nile", the command line, or "signals", that of the fault of this name.
+    """A process in which a program runs.
 
-    stdout: what it prints; errors: where its standard error goes; returncode: as of subprocess, None while it runs.
+    program: the function that is called with the arguments, "module:name"; warm: one that is called once, before any
+    process is forked, and leaves no thread behind; errors: where standard error goes; stdout: what it prints;
+    returncode: as of subprocess, None while it runs.
     """
 
-    def __init__(self, program: str, arguments: list[str], errors: IO[str]) -> None:
+    def __init__(self, program: str, warm: str, arguments: list[str], errors: IO[str]) -> None:
         self.returncode: int | None = None
         begin, end = os.pipe()
         try:
-            self.pid = int(_origin().asked({"program": program, "arguments": arguments}, [end, errors.fileno()])["pid"])
+            order = {"program": program, "warm": warm, "arguments": arguments}
+            self.pid = int(_origin().asked(order, [end, errors.fileno()])["pid"])
         finally:
             os.close(end)
         self.stdout = os.fdopen(begin, encoding="utf-8")
@@ -100,34 +102,16 @@ def spent() -> float:
     return _origin().spent if _origin.cache_info().currsize else 0.0
 
 
-def _command_line() -> Callable[[list[str]], object]:
-    from nile.engine.connect import connect
-    from nile.experiments.cli import main as nile
-    from nile.server.serve import Server
-    from nile.server.settings import Settings
-
-    with tempfile.TemporaryDirectory() as folder:
-        with connect(Path(folder, "store")) as db:
-            Server(db, Settings("-"), folder).config.load()
-            db.stream("s", [("t", "float64"), ("n", "int64")], time="t")
-            query = db.subscribe("SELECT n FROM s", name="q")
-            for at in (1, 2):
-                db.push("s", {"t": [float(at)], "n": [at]}, offset=at)
-                query.poll_numbered()
-            db.sql("SELECT n FROM s").fetchall()
-        connect(Path(folder, "store")).close()
-    return nile
+@functools.cache
+def _named(place: str) -> Callable[..., object]:
+    """A function, "module:name"."""
+    module, _, name = place.partition(":")
+    return cast(Callable[..., object], getattr(import_module(module), name))
 
 
-def _pushing() -> Callable[[list[str]], object]:
-    from nile.experiments.faults.signals import main as pushes
-    from nile.experiments.faults.signals import warm
-
-    warm()
-    return pushes
-
-
-_PROGRAMS = {"nile": functools.cache(_command_line), "signals": functools.cache(_pushing)}
+@functools.cache
+def _warmed(place: str) -> None:
+    _named(place)()
 
 
 def main(number: int) -> Callable[[], object]:
@@ -140,7 +124,8 @@ def main(number: int) -> Callable[[], object]:
         order = json.loads(data)
         told: dict[str, Any] = {"pid": order.get("pid"), "status": None, "seconds": 0.0}
         if "program" in order:
-            program = _PROGRAMS[order["program"]]()
+            _warmed(order["warm"])
+            program = _named(order["program"])
             told["pid"] = os.fork()
             if not told["pid"]:
                 orders.close()

@@ -16,9 +16,11 @@ from typing import Any
 import nile
 from nile.experiments.faults.changes.forks import Forked
 from nile.experiments.faults.fault import Fault, expect, generator
+from nile.server.serve import Server
+from nile.server.settings import Settings
 from nile.summaries.errors import NileError
 
-__all__ = ["SERVED"]
+__all__ = ["SERVED", "warm"]
 
 _LIVES = 3
 _BATCH = 20
@@ -32,7 +34,9 @@ class _Life:
     def __init__(self, folder: Path, errors: Path) -> None:
         command = ["serve", str(folder / "store"), "--checkpoint", "1 h", "--port", "0"]
         with errors.open("a") as told:
-            self.process = Forked("nile", [*command, "--token-file", str(folder / "token")], told)
+            self.process = Forked(
+                "nile.experiments.cli:main", f"{__name__}:warm", [*command, "--token-file", str(folder / "token")], told
+            )
         said = self.process.stdout.readline()
         place = re.search(r"http://[^\s,]+", said)
         expect(place is not None, f"the server said {said!r}: {errors.read_text()[-250:]}")
@@ -41,6 +45,20 @@ class _Life:
     def ends(self) -> int:
         """The status that it ends with."""
         return self.process.wait(_PATIENCE)
+
+
+def warm() -> None:
+    """Load and use what a server needs, but for its threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        with nile.connect(Path(folder, "store")) as db:
+            Server(db, Settings("-"), folder).config.load()
+            db.stream("s", [("t", "float64"), ("n", "int64")], time="t")
+            query = db.subscribe("SELECT n FROM s", name="q")
+            for at in (1, 2):
+                db.push("s", {"t": [float(at)], "n": [at]}, offset=at)
+                query.poll_numbered()
+            db.sql("SELECT n FROM s").fetchall()
+        nile.connect(Path(folder, "store")).close()
 
 
 def _worked(life: _Life, found: list[int], acknowledged: list[int], begun: Callable[[], object]) -> None:
