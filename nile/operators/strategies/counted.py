@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.join.chain import ExactJoin
+from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
+from nile.exact.join.shared import in_all
+from nile.operators.join.chain_join import Windowed
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -16,10 +19,12 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.strategies.strategy_kernels")
 
-__all__ = ["CountedJoin"]
+__all__ = ["CountedJoin", "counted_shared"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
+_DENSE = 2
+"""Numbers a tuple up to which keys are counted by themselves."""
 _HERE = np.zeros(0, np.int64)
 
 
@@ -35,6 +40,7 @@ class CountedJoin:
         that is wanted ([0] otherwise).
         """
         n = exact.left_ts.shape[0] + exact.right_ts.shape[0]
+        self.exact = exact
         self.keys = exact.keys
         self._codes = exact.left_code, exact.right_code
         self.side = np.empty(n, np.int8)
@@ -131,3 +137,23 @@ class CountedJoin:
             )  # fmt: skip
             if n:
                 yield left[:n], right[:n], weight[:n]
+
+
+def counted_shared(joined: Windowed, places: tuple[Array, Array] | None = None) -> CountedJoin:
+    """Two streams counted without the tuples whose key the other one lacks, where many have such a key.
+
+    They complete no pair and stand with none of a key that has pairs.  They are sifted out before anything is coded,
+    by 3 ns a tuple.
+    places: of the tuples of either stream, what they are told as; None: as they are.
+    """
+    left, right = joined.window_codes
+    left_ts, right_ts = joined.left.ts, joined.right.ts
+    above = 1 + max(int(left.max(initial=-1)), int(right.max(initial=-1)))
+    kept = in_all((left, right), above)
+    if kept is not None:
+        at, other = kept
+        left, right, left_ts, right_ts = left[at], right[other], left_ts[at], right_ts[other]
+        places = (at, other) if places is None else (places[0][at], places[1][other])
+    if above > _DENSE * (left.shape[0] + right.shape[0]):
+        (left, right), above = dense_codes((left, right))
+    return CountedJoin(ExactJoin(left_ts, right_ts, left, right, above, joined.window, joined.threads), places)

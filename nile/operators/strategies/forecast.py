@@ -114,11 +114,20 @@ class Work:
         """Some of the tuples counted and listed."""
         return tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
 
-    def taking(self, share: float, *, counting: bool) -> float:
-        """A tuple that came in, where a share of the keys does: copied, and joined or counted."""
+    def outliers(self, tuples: float, keys: float) -> float:
+        """The same where outliers alone are wanted: of keys that both streams have, if few do."""
+        if self._paired >= _MANY:
+            return self.counting(tuples, keys)
+        return tuples * self.prices.sift + self.counting(self._paired * tuples, self._paired * keys)
+
+    def taking(self, share: float, *, counting: bool, outliers: bool = False) -> float:
+        """A tuple that came in, where a share of the keys does: copied, and joined, counted or sifted for outliers."""
         prices, keys = self.prices, max(1.0, share * self.keys)
+        copied = prices.copy + self.hashed * prices.text
+        if outliers:
+            return copied + self.outliers(1.0, keys)
         step = prices.counting(keys) if counting else prices.joining(keys, 0.5)
-        return prices.copy + self.hashed * prices.text + self.coding(keys, share * self.tuples) + step
+        return copied + self.coding(keys, share * self.tuples) + step
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:
@@ -131,8 +140,8 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     """All contestants for a grant of ns, those that cost more than the grant among them.  cap: of outliers."""
     n, pairs, prices = work.tuples, look.pairs, work.prices
     whole = work.exact(pairs)
-    counted = work.reading + work.looking + work.counting(n, work.keys)
     asc = preference == "asc"
+    counted = work.reading + work.looking + (work.outliers if asc else work.counting)(n, work.keys)
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
     emit = work.emit + work.far
@@ -217,8 +226,8 @@ def best_keys(
     if done is not None:
         order = order[~done[order]]
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
-    whole = float(tuples.sum()) * work.taking(1.0, counting=counting)
-    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting)
+    whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
+    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
     emit = work.emit if counting else work.pair + work.prices.chosen
     costs = tuples[order] * price
     taking = np.cumsum(costs)

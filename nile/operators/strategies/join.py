@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.join.chain import ExactJoin
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
-from nile.operators.join.chain_join import CERTAIN, ChainJoin, pairs_of
+from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed, pairs_of
 from nile.operators.strategies.admitted import Admitted
 from nile.operators.strategies.choice import WHOLE, Choice
-from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, best_keys, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import counted_all, drawing_rates, told
@@ -154,7 +153,7 @@ class StrategyJoin:
         self.choice.known = self._outputs
 
     def _counts(self) -> Iterator[Outputs]:
-        counted = self._counted(self._joined.exact, sum(self._tuples))
+        counted = self._counted(self._joined, sum(self._tuples), None)
         self.choice.known = counted.pairs
         one, none = np.ones(1), np.zeros(0, np.uint8)
         yield from self._found(counted, Admission(none, one, one, one, 0.0, 0.0), (none, none))
@@ -200,7 +199,7 @@ class StrategyJoin:
         if self.plan.preference == "desc":
             yield from self._joined_of(came, admission.pairs)
             return
-        counted = self._counted(came.exact, len(came), came.places)
+        counted = self._counted(came, len(came), came.places)
         yield from self._found(counted, admission, (came.left.stratum, came.right.stratum))
 
     def _joined_of(self, came: Admitted, pairs: float) -> Iterator[Outputs]:
@@ -223,8 +222,15 @@ class StrategyJoin:
         if running is not None:
             self._bytes = max(self._bytes, running.most_memory)
 
-    def _counted(self, exact: ExactJoin, tuples: int, places: tuple[Array, Array] | None = None) -> CountedJoin:
-        counted = CountedJoin(exact, places, standing=self.plan.preference == "asc")
+    def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
+        """places: of the tuples of either stream, what they are told as; None: as they are."""
+        if self.plan.preference == "asc":
+            self._spend("sift", tuples * self.prices.sift)
+            counted = counted_shared(joined, places)
+            exact, tuples = counted.exact, counted.side.shape[0]
+        else:
+            exact = joined.exact
+            counted = CountedJoin(exact, places, standing=False)
         coding = self.choice.work.coding(exact.keys, tuples) if self.choice.has_looked else self.prices.code
         each = coding + self.prices.counting(exact.keys)
         self._spend("count", tuples * each)

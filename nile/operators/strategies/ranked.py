@@ -13,7 +13,7 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.join.chain_join import CERTAIN, Joined, Unsampled
-from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
 
@@ -84,7 +84,7 @@ class RankedJoin(Unsampled):
 
     @cached_property
     def _counted(self) -> CountedJoin:
-        return CountedJoin(self._joined.exact)
+        return counted_shared(self._joined) if self.plan.preference == "asc" else CountedJoin(self._joined.exact)
 
     @cached_property
     def _arrivals(self) -> Array:
