@@ -19,7 +19,7 @@ from nile.experiments.faults import (
     values,
 )
 from nile.experiments.faults.bounds import equal_keys, unread
-from nile.experiments.faults.changes import callbacks, flowing, remote, sensors, served, shared, sweep
+from nile.experiments.faults.changes import callbacks, filled, flowing, remote, sensors, served, shared, sweep
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
@@ -55,6 +55,7 @@ _WHOLE = (
     remote.REMOTE,
     shared.SHARING,
     sensors.SENSORS,
+    filled.FILLED,
     served.SERVED,
 )
 
