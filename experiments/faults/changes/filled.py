@@ -92,7 +92,7 @@ def _control(seed: int) -> None:
     """A connector that is never told where it was."""
     begin = Inflow.__init__
 
-    def anew(self: Inflow, live: Any, stream: Any, reads: Any, fields: Any, place: Any) -> None:
+    def anew(self: Inflow, live: Any, stream: Any, reads: Any, fields: Any, _: Any) -> None:
         begin(self, live, stream, reads, fields, None)
 
     with mock.patch.object(Inflow, "__init__", anew):
