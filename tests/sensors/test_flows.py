@@ -14,9 +14,11 @@ from test_sensors_connectors import broker, publisher, server
 from test_sensors_databases import cluster, postgres
 
 import nile
+from nile.sensors.connectors.file import GrowingFile
 from nile.sensors.connectors.messages import shown_address
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
+from nile.summaries.errors import SourceError
 
 __all__ = ["broker", "cluster", "postgres", "server"]
 
@@ -167,18 +169,46 @@ def test_times_of_its_own_late_rows_and_repeated_events(tmp_path: Path) -> None:
         assert (db.accounting("s").late, db.accounting("s").rejected) == (1, 1)
 
 
-def failing(db: nile.Database) -> None:
-    db.sql("CREATE STREAM s FROM KAFKA 'kafka://u:secret@x' (n INT)")
-    until(lambda: not readers())
+def cannot(*_: Any) -> None:
+    raise SourceError("not here any more")
 
 
-def test_a_source_that_cannot_be_is_told_of_and_others_go_on(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        ("KAFKA 'kafka://u@x'", "needed kafka://host:9092/topic"),
+        ("HTTP 'ftp://x'", "needed an address with http:// or https://"),
+        ("STDIN '-'", "needed the number of a descriptor"),
+        ("FILE 'x?from=middle'", "needed \\?from=start"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused_and_leaves_no_stream(source: str, needed: str) -> None:
     with nile.connect() as db:
-        with pytest.warns(RuntimeWarning, match="stream 's': needed what can be read from kafka://"):
-            failing(db)
-        reads, how, error = state(db)
-        assert (reads, how) == ("kafka://u:***@x", "failed")
-        assert "needed kafka://host:9092/topic" in error
+        with pytest.raises(SourceError, match=f"CREATE STREAM s: .*{needed}"):
+            db.sql(f"CREATE STREAM s FROM {source} (n INT)")
+        until(lambda: not readers())
+        assert db.streams == ()
+
+
+def once_all_have_ended(store: Path) -> tuple[Any, ...]:
+    with nile.connect(store) as db:
+        until(lambda: not readers())
+        return state(db)[1:]
+
+
+def test_a_source_that_a_store_knows_and_cannot_be_any_more_is_told_of_and_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("1\n")
+    made = f"CREATE STREAM s FROM FILE '{tmp_path / 'log'}' (n INT)"
+    with nile.connect(tmp_path / "store") as db:
+        db.sql(made)
+        assert rows(db, 1) == [1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GrowingFile, "init", cannot)
+        with pytest.warns(RuntimeWarning, match="stream 's': needed what can be read from"):
+            told = once_all_have_ended(tmp_path / "store")
+        assert told == ("failed", "SourceError: not here any more")
+    with nile.connect() as db:
         (tmp_path / "log").write_text("1\n")
         db.sql(f"CREATE OR REPLACE STREAM s FROM FILE '{tmp_path / 'log'}' (n INT)")
         assert rows(db, 1) == [1]

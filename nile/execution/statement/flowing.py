@@ -9,12 +9,13 @@ from nile.answers.result import Result
 from nile.base.interrupts import INTERRUPTS
 from nile.base.plain import plain_schema
 from nile.execution.definitions import Reads, Sends, StreamDefinition
+from nile.execution.live.inputs.inflow import Inflow
 from nile.execution.options import Options
 from nile.execution.statement.statements import said
 from nile.sensors.connectors.messages import shown_address
 from nile.sensors.table import TIME
 from nile.sql.statements import CreateSink, CreateStream
-from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.errors import ConfigError, SourceError, UnknownStream
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ __all__ = ["create_flow", "create_sink", "create_tabled", "made_anew", "replaced
 
 
 def create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
-    """A live stream that a connector fills, from now on and whenever its store is opened."""
+    """A live stream that a connector fills, from now on and whenever its store is opened.
+
+    Raises ConfigError, SourceError for what the connector cannot read, such as an address that is none.
+    """
     assert made.using is not None
     assert made.source is not None
     if made.time is None and TIME in schema.names:
@@ -42,6 +46,9 @@ def create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
     live.change(lambda: made_anew(live, made.name, definition), whole=True)
     if (stream := live.streams().get(made.name)) is not None and (inflow := live.inflows.of(stream)) is not None:
         inflow.read_up()
+        if isinstance(inflow, Inflow) and (wrong := inflow.refused) is not None:
+            live.change(lambda: live.names.unregister(made.name), whole=True)
+            raise SourceError(f"CREATE STREAM {made.name}: {wrong.removeprefix('SourceError: ')}")
     return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
 
 

@@ -24,6 +24,8 @@ _SURE = 4
 _SHORT, _LONG = 1 << 12, 1 << 19
 """Tuples in the window up to which, and tuples from which on, the exact join goes by chains (`nile.exact.join.listed`).
 """
+_LEAST = 0.01
+"""Of the pairs that there are, and one pair at the most, that a part of the answer has to be expected to have."""
 _MANY = 0.8
 """Of the tuples with partners, from which on none is sifted out (`nile.exact.join.shared`)."""
 SPARE = 0.97
@@ -207,10 +209,12 @@ def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Fore
     grant pays for no pair of any, since a pass over the input costs more, the exact answer.
     """
     finding = [each for each in candidates if each.strategy not in ("promise", "summary")]
-    paid = [each for each in finding if each.cost <= grant and (each.quality > 0.0 or each.strategy == "exact")]
-    paid += [each for each in finding if each.strategy == "exact" and grant < each.cost <= grant + start]
+    exact = next(each for each in finding if each.strategy == "exact")
+    least = min(1.0, _LEAST * exact.pairs)
+    paid = [each for each in finding if each.cost <= grant and (each.pairs >= least > 0.0 or each is exact)]
+    paid += [exact] * (grant < exact.cost <= grant + start)
     if not paid:
-        return next(each for each in finding if each.strategy == "exact")
+        return exact
     return max(paid, key=lambda each: (each.quality, -each.cost))
 
 

@@ -47,6 +47,8 @@ _PATIENCE = 6.0
 """Seconds that closing waits for a connector's call to come back."""
 _SOON = 10.0
 """Seconds at most for what is there at first to be read before CREATE STREAM returns."""
+_TOLD = 1.0
+"""Seconds until it is warned of what CREATE STREAM would have refused, had it been asked."""
 _LATER = 0.2
 """Seconds until the next read from which on nothing more is there now."""
 _QUIET = 10
@@ -73,6 +75,7 @@ class Inflow:
         self._place = place
         self._unsaved = False
         self._lost = False
+        self._opened, self._awaited = False, threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"nile reads {stream.name}", daemon=True)
         atexit.register(self.end)
         self._thread.start()
@@ -89,7 +92,13 @@ class Inflow:
 
     def read_up(self) -> None:
         """Wait until what was there when it began has been taken in, or cannot be, for ten seconds at most."""
+        self._awaited.set()
         self._up.wait(_SOON)
+
+    @property
+    def refused(self) -> str | None:
+        """Why its connector can never begin, as of an address that is none; None: it can, or it did."""
+        return None if self._opened or self.port.state != "failed" else self.port.error
 
     def told(self) -> dict[str, Any]:
         """Where it reads, and how that goes: columns of nile_sources."""
@@ -116,7 +125,7 @@ class Inflow:
             atexit.unregister(self.end)
             if port.live:
                 port.state = "closed"
-        if port.state == "failed":
+        if port.state == "failed" and not (self.refused and self._awaited.wait(_TOLD)):
             warnings.warn(
                 f"stream '{self.stream.name}': needed what can be read from {shown_address(self.reads.address)}; got "
                 f"{port.error}; it is read no more: make the stream again (CREATE OR REPLACE STREAM)",
@@ -139,6 +148,7 @@ class Inflow:
             self._save()
         found = port.step()
         ended = port.follow(found, time.monotonic())
+        self._opened |= port.state == "open"
         instance = port.instance
         place = None if instance is None else plain(instance.made.place)
         if port.state == "open" and (isinstance(found, tuple) or place != self._place):
