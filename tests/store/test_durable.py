@@ -279,9 +279,9 @@ def test_bad_openings_are_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(nile.ConfigError, match="needed a database with a store"):
         nile.connect().checkpoint()
     with nile.connect(tmp_path / "s") as db:
-        db._live._keeper.directory.commit({"format": 7}, [])
+        db._live._keeper.directory.commit({"format": 8}, [])
         db._live._keeper = None
-    with pytest.raises(nile.StoreTooNew, match="format 6 or older; got 7"):
+    with pytest.raises(nile.StoreTooNew, match="format 7 or older; got 8"):
         nile.connect(tmp_path / "s")
 
 

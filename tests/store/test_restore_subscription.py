@@ -213,6 +213,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {"into", "_names"}  # a part of what was asked, and of the database
     known |= {"epoch", "_replayed"}  # of the store
     known |= {"_hearing"}  # of who listens
+    known |= {"reader"}  # of the sink that its definition names
     known |= {"regroup", "_own_turn", "_passed_on"}  # of the unit of a push it is part of, found out again
     assert set(vars(standing)) == known | {
         "_waits",
@@ -236,6 +237,7 @@ def test_a_live_stream_decides_what_of_it_is_state() -> None:
     given = {"name", "schema", "time", "keep", "history", "listeners", "closed", "idle"}
     given |= {"silent", "pushing"}  # by the clock of this process
     given |= {"followers", "base"}  # of table functions, which no store keeps
+    given |= {"_plain"}  # of its columns, found out again
     given |= {"at_will", "stamp", "clock", "drops"}  # of its definition
     assert set(vars(repaired)) == given | {"_manager", "_order", "_kept", "_pushed", "passed"}
     given = {"spec", "source", "key_type", "_columns"}
