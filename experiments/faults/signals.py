@@ -98,11 +98,14 @@ def main(arguments: list[str]) -> None:
             _work(db, told, 2)  # kernels are compiled
         while came < count:
             try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
                 if came % 4 == 0:  # while it opens, else at work
                     print("ready", flush=True)
                 with connect(path, checkpoint="0.1 s", memory="16MB") as db:
                     _work(db, told, None)
             except KeyboardInterrupt:
+                # The next one may be sent as soon as this one is told of; it is to come while something is done.
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                 came += 1
                 if came == count:  # one that was sent again may be on its way
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
