@@ -260,12 +260,11 @@ class ExactSubscription(Indexed):
             self._plan.settle()
 
     def pause(self) -> None:
-        with self._lock:
+        with self._lock, self._commits:  # one change: on a plan of its own it is paused, too
             if not self._closed:
-                with self._commits:
-                    self._alone()  # others go on
-                    self.settle()
-            super().pause()
+                self._alone()  # others go on
+                self.settle()
+            self.paused = not self._closed
 
     def end_together(self) -> None:
         """All who share its plan end next, so that whoever is first may end it."""
