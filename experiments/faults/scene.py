@@ -149,7 +149,9 @@ class Scene:
             manager = live.summaries.get(name)
             out[f"summary {name}"] = None if manager is None else _plain(*manager_content(manager))
         for name, one in self.standing.items():
-            out[f"query {name}"] = (one.closed, one.outputs, None if one.closed else _plain(*flat(one.capture())))
+            held = None if one.closed else _plain(*flat(one.capture()))
+            # Behind what is held: under a scheduler that works on what waits first, and finds more.
+            out[f"query {name}"] = (one.closed, one.outputs, held)
             out[f"told {name}"] = list(map(repr, self.told.get(name, [])))
         out["names"] = (sorted(self.db._names.entries), self.db.subscriptions)
         return out

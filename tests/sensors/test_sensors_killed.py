@@ -160,17 +160,15 @@ def test_what_comes_from_mqtt(broker: Any, tmp_path: Path, kills: int, each: int
     killed(tmp_path / "store", "mqtt", f"mqtt://127.0.0.1:{port}/t?client=nile", kills, each, send)
 
 
-@pytest.mark.parametrize(
-    ("kills", "lines"), [pytest.param(2, 60_000), pytest.param(20, 40_000, marks=pytest.mark.long)]
-)
-def test_what_nobody_has_read_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
-    """Rows of the standing query lie in the store's files; what the checkpoint has not, the file has, by its offset."""
-    log, store, draw, sent, files = tmp_path / "log", tmp_path / "store", random.Random(kills), 0, 0
-    feeder = Feeder(store, "lines", str(log), outputs="")
+def spilled_over_kills(feeder: Feeder, store: Path, kills: int, lines: int, written: Callable[[int], None]) -> int:
+    """Kill what reads so many lines in between, again and again; how many there are in the end.
+
+    written: writes the next lines, behind so many.
+    """
+    draw, sent, files = random.Random(kills), 0, 0
     try:
         for _ in range(kills):
-            with log.open("a") as file:
-                file.writelines(json.dumps({"n": k, "line": f"{k:x}" * 40}) + "\n" for k in range(sent, sent + lines))
+            written(sent)
             sent += lines
             with feeder.life() as line:
                 until = draw.randrange(sent - lines // 2, sent)
@@ -184,6 +182,22 @@ def test_what_nobody_has_read_and_has_spilled_is_there_after_a_kill(tmp_path: Pa
     finally:
         feeder.end()
     assert files, "nothing had spilled"
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("kills", "lines"), [pytest.param(2, 60_000), pytest.param(20, 40_000, marks=pytest.mark.long)]
+)
+def test_what_nobody_has_read_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
+    """Rows of the standing query lie in the store's files; what the checkpoint has not, the file has, by its offset."""
+    log, store = tmp_path / "log", tmp_path / "store"
+    feeder = Feeder(store, "lines", str(log), outputs="")
+
+    def written(sent: int) -> None:
+        with log.open("a") as file:
+            file.writelines(json.dumps({"n": k, "line": f"{k:x}" * 40}) + "\n" for k in range(sent, sent + lines))
+
+    sent = spilled_over_kills(feeder, store, kills, lines, written)
     with nile.connect(str(store)) as db:
         assert db.accounting("readings").applied == sent
         told = db.subscription("thousands").poll_numbered()

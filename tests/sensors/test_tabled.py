@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from test_flows import readers, until
-from test_sensors_killed import Feeder
+from test_sensors_killed import Feeder, spilled_over_kills
 
 import nile
 from nile import END, NEW_VALUE, NO_VALUE
@@ -153,30 +152,17 @@ def test_a_full_query_holds_the_sources_back_and_loses_nothing() -> None:
 )
 def test_what_sensors_gave_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
     """Four files, each the source of a row: what nobody has read lies in the store's files, once each."""
-    logs, store, draw, sent = tmp_path / "logs", tmp_path / "store", random.Random(kills), 0
+    logs, store = tmp_path / "logs", tmp_path / "store"
     logs.mkdir()
-    files = 0
-    feeder = Feeder(store, "sensors", str(logs), outputs="")
-    try:
-        for _ in range(kills):
-            for part in range(4):
-                with (logs / str(part)).open("a") as file:
-                    file.writelines(
-                        json.dumps({"n": k, "line": f"{k:x}" * 40}) + "\n" for k in range(sent + part, sent + lines, 4)
-                    )
-            sent += lines
-            with feeder.life() as line:
-                until_ = draw.randrange(sent - lines // 2, sent)
-                while line() < until_:
-                    pass
-            with nile.connect(str(store), read_only=True) as db:
-                files += bool(db._live._keeper.directory.state["queries"]["thousands"].get("filed"))
-        with feeder.life() as line:
-            while line() < sent:
-                pass
-    finally:
-        feeder.end()
-    assert files, "nothing had spilled"
+
+    def written(sent: int) -> None:
+        for part in range(4):
+            with (logs / str(part)).open("a") as file:
+                file.writelines(
+                    json.dumps({"n": k, "line": f"{k:x}" * 40}) + "\n" for k in range(sent + part, sent + lines, 4)
+                )
+
+    sent = spilled_over_kills(Feeder(store, "sensors", str(logs), outputs=""), store, kills, lines, written)
     with nile.connect(str(store)) as db:
         assert db.accounting("readings").applied == sent
         query, told_ = db.subscription("thousands"), []

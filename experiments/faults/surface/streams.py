@@ -86,8 +86,8 @@ def _checked(command: str, situation: _Situation, given: Mapping[str, str]) -> N
         ["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False
     )  # fmt: skip
     told = run.stderr.decode("utf-8", "replace")
-    expect("Traceback" not in told and "Exception ignored" not in told, f"a traceback of {line}: {told[-300:]}")
-    expect(run.returncode in situation.statuses, f"status {run.returncode} of {line}: {told[-300:]}")
+    expect("Traceback" not in told and "Exception ignored" not in told, f"a traceback: {told[-300:]!r} of {line}")
+    expect(run.returncode in situation.statuses, f"status {run.returncode}, told {told[-300:]!r}, of {line}")
     expect(situation.told in told, f"{line} told {told[-300:]!r}")
 
 

@@ -43,12 +43,13 @@ def create_flow(live: Live, made: CreateStream, schema: pa.Schema) -> Result:
         plain_schema(schema), made.time or TIME, made.lateness or 0, made.where, made.keep, made.event_id, made.idle,
         reads=Reads(made.using, made.source),
     )  # fmt: skip
+    gone = "; the stream that it was to replace is gone" if made.name in live.streams() else ""
     live.change(lambda: made_anew(live, made.name, definition), whole=True)
     if (stream := live.streams().get(made.name)) is not None and (inflow := live.inflows.of(stream)) is not None:
         inflow.read_up()
         if isinstance(inflow, Inflow) and (wrong := inflow.refused) is not None:
             live.change(lambda: live.names.unregister(made.name), whole=True)
-            raise SourceError(f"CREATE STREAM {made.name}: {wrong.removeprefix('SourceError: ')}")
+            raise SourceError(f"CREATE STREAM {made.name}: {wrong.removeprefix('SourceError: ')}{gone}")
     return said(f"stream '{made.name}' created; it reads {shown_address(made.source)} from now on")
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from nile.base.raw import Malformed, RawBatch
 from nile.execution.definitions import Reads
 from nile.execution.live.inputs.tabled import Tabled
+from nile.execution.live.inputs.taking import fed
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.connectors.messages import shown_address
 from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds
@@ -39,8 +40,6 @@ __all__ = ["Inflow", "Inflows"]
 
 _LOOK = 0.1
 """Seconds between two looks at whether the stream is still wanted."""
-_AGAIN = 0.05
-"""Seconds until rows that were refused (a query has too much unread, a store cannot be written) are pushed again."""
 _GATHER = 0.05
 """Seconds from one read to the next of a server that sends on only once it is told of a checkpoint."""
 _PATIENCE = 6.0
@@ -186,26 +185,13 @@ class Inflow:
 
     def _take(self, found: tuple[Any, ...], place: Any) -> None:
         """Push what was read, as soon as it may be; where the stream goes meanwhile, it comes again."""
-        stream, live = self.stream, self._live
-        while True:
-            with live.lock:
-                before = stream.pushed
-                try:
-                    live.feed(stream, *self._rows(found, place))
-                except (DatabaseClosed, UnknownStream):
-                    raise
-                except Exception as error:
-                    if stream.pushed == before:
-                        self.port.error = f"{type(error).__name__}: {error}"[:500]
-                    else:  # rows are in; a callback of a query has raised
-                        warnings.warn(f"stream '{stream.name}': {error}", RuntimeWarning, stacklevel=2)
-                        break
-                else:
-                    break
-            if self._stop.wait(_AGAIN):
-                self._lost = True
-                return
+        if not fed(self._live, self.stream, lambda: self._rows(found, place), self._stop, self._refused_rows):
+            self._lost = True
+            return
         self._place, self._unsaved = place, True
+
+    def _refused_rows(self, why: str) -> None:
+        self.port.error = why
 
     def _rows(self, found: tuple[Any, ...], place: Any) -> tuple[RawBatch, Any, int | None]:
         """(what a read gave, as rows of the stream and what is set aside there; the place; before which ns none comes).

@@ -16,6 +16,7 @@ import numpy as np
 from nile.base.plain import plain_schema
 from nile.base.raw import RawBatch
 from nile.execution.definitions import Reads
+from nile.execution.live.inputs.taking import fed
 from nile.sensors.source import SensorsSource
 from nile.streams.live import LiveStream
 from nile.summaries.errors import DatabaseClosed, UnknownStream
@@ -29,8 +30,6 @@ __all__ = ["Tabled"]
 _ROWS = 4096
 _LOOK = 0.1
 """Seconds between two looks at whether the table has rows."""
-_AGAIN = 0.05
-"""Seconds until rows that were refused are pushed again; meanwhile the queue of the sources holds them."""
 _PATIENCE = 6.0
 """Seconds that closing waits for the sources to be closed."""
 
@@ -110,26 +109,18 @@ class Tabled:
 
     def _taken(self, rows: pa.RecordBatch, places: dict[str, Any], *, last: bool = False) -> bool:
         """Push rows as soon as that may be, with all places; whether it was done before somebody stopped this."""
-        stream, live = self.stream, self._live
-        offset = {**self._places, **places}
-        while True:
-            with live.lock:
-                before = stream.pushed
-                raw = RawBatch(rows, np.arange(1, rows.num_rows + 1, dtype=np.int64))
-                try:
-                    live.feed(stream, raw, offset or None, stream.latest + 1 if last and stream.pushed else None)
-                except (DatabaseClosed, UnknownStream):
-                    raise
-                except Exception as error:
-                    if stream.pushed == before:
-                        self.error = f"{type(error).__name__}: {error}"[:500]
-                    else:  # rows are in; a callback of a query has raised
-                        warnings.warn(f"stream '{stream.name}': {error}", RuntimeWarning, stacklevel=2)
-                        break
-                else:
-                    self.error = None
-                    break
-            if self._stop.wait(_AGAIN):
-                return False
+        stream, offset = self.stream, {**self._places, **places}
+
+        def made() -> tuple[RawBatch, Any, int | None]:
+            raw = RawBatch(rows, np.arange(1, rows.num_rows + 1, dtype=np.int64))
+            return raw, offset or None, stream.latest + 1 if last and stream.pushed else None
+
+        if not fed(self._live, stream, made, self._stop, self._refused):
+            return False
+        self.error = None
         self._places = offset
         return True
+
+    def _refused(self, why: str) -> None:
+        """Rows wait; meanwhile the queue of the sources holds them."""
+        self.error = why
