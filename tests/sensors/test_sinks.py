@@ -469,12 +469,13 @@ def test_kafka(cluster: Any, tmp_path: Path) -> None:
     address, _ = cluster
     got: list[dict[str, Any]] = []
     client = confluent_kafka.Consumer(
-        {"bootstrap.servers": address, "group.id": "test", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    )
+        {"bootstrap.servers": address, "group.id": "test", "auto.offset.reset": "earliest", "enable.auto.commit": False,
+         "topic.metadata.refresh.interval.ms": 500}
+    )  # fmt: skip
     client.subscribe(["out"])
 
     def read() -> list[dict[str, Any]]:
-        quiet = time.monotonic() + 5
+        quiet = time.monotonic() + (5 if got else 30)  # the topic is not there before the first row is
         while time.monotonic() < quiet:
             for message in client.consume(1000, 0.2):
                 if message.error() is None:
