@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import lru_cache
 from pathlib import Path
 
 # A container's limit, version 2 and version 1 of Linux control groups; "max" or a huge number means none.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
+_LOOKED = 10.0  # seconds that a limit is taken to stand: every push asks, and a file read costs as much as its kernel
+
+
 def memory_bytes() -> int:
-    """Bytes of memory this process may use: the machine's, or the container's limit where that is less."""
+    """Bytes of memory this process may use: the machine's, or the container's limit where that is less (looked up again
+    every ten seconds)."""
+    return _memory_bytes(_LIMITS, int(time.monotonic() / _LOOKED))
+
+
+@lru_cache(maxsize=1)
+def _memory_bytes(limits: tuple[Path, ...], _period: int) -> int:
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a Unix: assume a small laptop
         total = 4 << 30
-    for limit in _LIMITS:
+    for limit in limits:
         try:
             total = min(total, int(limit.read_text()))
         except (OSError, ValueError):
