@@ -64,7 +64,7 @@ def told(table: pa.Table) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("name", JOINS)
-@pytest.mark.parametrize("preference", ["desc", "asc", "weighted"])
+@pytest.mark.parametrize("preference", ["asc", "weighted", pytest.param("desc", marks=pytest.mark.slow)])
 def test_joins_are_true_and_whole_at_the_full_budget(name: str, preference: str) -> None:
     db, text = database(), JOINS[name]
     exact = told(database(summaries=False).sql(text).to_arrow())
