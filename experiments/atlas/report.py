@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import platform
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nile.base.machine import processor
 from nile.experiments.atlas.form import Experiment, Panel
 from nile.experiments.atlas.kinds import Data
 from nile.experiments.atlas.page import render
@@ -44,7 +44,7 @@ def atlas_of(
     "environment" may differ between two equal runs, and so may figures of experiments with "by_clock"; all else
     is the same bit for bit.
     """
-    machine = {**environment_of({}), "processor": _processor(), "commit": _commit()}
+    machine = {**environment_of({}), "processor": processor(), "commit": _commit()}
     return {
         "environment": {**machine, "command": command, "again": list(again)},
         "code": code_version(),
@@ -141,15 +141,6 @@ def _verdict(one: Verdict) -> Atlas:
 def _identity(data: Data) -> str:
     names = ("sha256", "left", "right", "key", "time", "value", "split")
     return json.dumps(dict(zip(names, json.loads(data.identity), strict=True)))
-
-
-def _processor() -> str:
-    """The processor as Linux names it, else as Python does."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _commit() -> str | None:

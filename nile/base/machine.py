@@ -1,8 +1,9 @@
-"""The machine's resources: memory and cores available to this process."""
+"""The machine: memory and cores available to this process, and what its processor is called."""
 
 from __future__ import annotations
 
 import os
+import platform
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -39,3 +40,13 @@ def core_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return max(1, os.cpu_count() or 1)
+
+
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """The processor as Linux names it, else as Python does."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,28 @@ def test_what_was_kept_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine_prices() == mine
     monkeypatch.setenv("NILE_PRICES", "shipped")
     assert machine_prices() == PRICES
+
+
+def test_another_build_or_processor_keeps_prices_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = replace(PRICES, read=3.0)
+    here = keep(mine)
+    with monkeypatch.context() as there:
+        there.setattr(machine, "PRICES", replace(PRICES, sift=PRICES.sift + 1.0))
+        assert kept_at() != here
+    wider = make_dataclass("Wider", [("more", float, 1.0)], bases=(Prices,), frozen=True)
+    with monkeypatch.context() as there:  # a clone whose table has a price besides
+        there.setattr(machine, "PRICES", wider(more=1.0))
+        other = keep(wider(more=2.0))
+        assert other != here
+    with monkeypatch.context() as there:
+        there.setattr(machine, "processor", lambda: "another")
+        assert kept_at() != here
+    with monkeypatch.context() as there:
+        there.setattr("os.cpu_count", lambda: 1_000)
+        assert kept_at() != here
+    assert kept_at() == here
+    assert machine_prices() == mine
+    assert other.exists()
 
 
 def test_without_a_file_the_shipped_prices_are_scaled_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:

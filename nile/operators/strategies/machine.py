@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.machine import processor
 from nile.base.version import __version__
 from nile.operators.strategies.prices import PRICES, Prices
 
@@ -32,10 +34,19 @@ _FURTHEST = 4.0
 
 
 def kept_at() -> Path:
-    """The file that keeps this machine's prices, of this version of Nile: in the user's cache."""
+    """The file that keeps this machine's prices: in the user's cache, one to each version, shipped table and processor.
+
+    A build whose table has other prices, or others' values, scales and keeps its own, and none overwrites another's.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     home = Path(base) if base else Path(os.path.expanduser("~")) / ".cache"
-    return home / "nile" / f"prices-{__version__}-{platform.machine()}-{os.cpu_count()}.json"
+    return home / "nile" / f"prices-{__version__}-{_mark(PRICES, processor(), os.cpu_count())}.json"
+
+
+@lru_cache
+def _mark(shipped: Prices, named: str, cores: int | None) -> str:
+    told = json.dumps([asdict(shipped), platform.machine(), named, cores])
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=1)
