@@ -12,6 +12,7 @@ from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.bound_aggregate import BoundAggregate
 from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
+from nile.base.names import names_given
 from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import instant, read_conditions
@@ -133,11 +134,8 @@ def aggregate_query(
 
 
 def _read_by(by: str | Sequence[str] | None, schema: Any, place: str) -> tuple[Value, ...]:
-    names = [] if by is None else [by] if isinstance(by, str) else list(by)
     values = []
-    for name in names:
-        if not isinstance(name, str):
-            raise ConfigError(f"{place}, by: needed columns or expressions as text; got {name!r}; quote it")
+    for name in names_given(by, where=f"{place}, by"):
         # A column whose name is no plain word needs no quotes here: it is the whole text.
         text = '"' + name.replace('"', '""') + '"' if name in schema.names else name
         value = parse_value(text, where=f"{place}, by")

@@ -17,13 +17,13 @@ from nile.answers.python_rows import text, tuples
 from nile.answers.tabular import held_together
 from nile.base.room import within
 from nile.base.show import first_rows, render
-from nile.base.writing import write
+from nile.base.writing import place_given, write
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
 from nile.report.pages.notebook import in_a_notebook, worded
 from nile.report.pages.plot import Plot, Reach, histogram
 from nile.streams.accounting import Accounting
-from nile.summaries.errors import UnknownColumn
+from nile.summaries.errors import ConfigError, UnknownColumn
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa, pl
 
@@ -235,6 +235,12 @@ class Answer(ABC):
         where to write the report (`AccuracyReport.save`).  on_progress: called after each run.
         Raises ConfigError for an answer that is exact, BudgetError, MemoryRefused, JavaMissing, SparkFailed.
         """
+        if path is not None:
+            place_given(path, where="report")
+        if on_progress is not None and not callable(on_progress):
+            raise ConfigError(
+                f"report, on_progress: needed something to call; got {type(on_progress).__name__}; leave it out"
+            )
         told = self.measured(Wanted(budgets, seeds, against, engine, on_progress))
         if path is not None:
             told.save(path)

@@ -11,6 +11,7 @@ from nile.answers.join_streams import Place
 from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
+from nile.base.names import names_given
 from nile.exact.join.wjoin import TOLD
 from nile.expressions.conditions import Condition, Value
 from nile.operators.common.guides import AUTO, choose_guide
@@ -215,9 +216,18 @@ class BoundJoin:
         return [() if worth is None else worth.columns for worth in worths]
 
     def _asked(self, carry: Sequence[tuple[str, ...]]) -> tuple[list[Condition | None], list[tuple[str, ...]]]:
-        """Of each place what selects its tuples, and the columns to keep."""
+        """Of each place what selects its tuples, and the columns to keep.  Raises ConfigError."""
+        if carry and (not isinstance(carry, list | tuple) or len(carry) != len(self.places)):
+            raise ConfigError(
+                f"join, carry: needed columns for each of {len(self.places)} streams; got {carry!r}; write "
+                "carry=[('price',), ()]"
+            )
         columns = [
-            (*(() if self.condition is None else self.condition.columns(k)), *(carry[k] if carry else ()), *worth)
+            (
+                *(() if self.condition is None else self.condition.columns(k)),
+                *(names_given(carry[k], where="join, carry") if carry else ()),
+                *worth,
+            )
             for k, worth in enumerate(self._weighing)
         ]
         return [place.where for place in self.places], columns

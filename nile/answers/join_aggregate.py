@@ -12,6 +12,7 @@ from nile.aggregates.asked import MOMENT, SETS, Aggregate, read_aggregates
 from nile.answers.aggregate_table import AggregateTable
 from nile.answers.join_counting import available, counted_numbers
 from nile.answers.tabular import Members
+from nile.base.names import names_given
 from nile.expressions.conditions import Value, parse_value
 from nile.operators.aggregate.distribution import estimate_distribution
 from nile.operators.aggregate.estimates import Number, estimate_moment
@@ -213,9 +214,8 @@ def read_join_aggregates(
     read = read_aggregates(aggregates, where=_PLACE, resolve=names.resolve)
     for aggregate in read:
         aggregate.check(schema, where=_PLACE)
-    wanted = [] if by is None else [by] if isinstance(by, str) else list(by)
     groups = []
-    for text in wanted:
+    for text in names_given(by, where=f"{_PLACE}, by"):
         value = parse_value(text, where=f"{_PLACE}, by", resolve=names.resolve)
         value.kind(schema, where=f"{_PLACE}, by")
         groups.append(value)

@@ -16,6 +16,7 @@ from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs
 from nile.base.budgets import GivenBudget
 from nile.base.durations import parse_duration
+from nile.base.names import names_given
 from nile.base.raw import check_columns
 from nile.expressions.conditions import Value
 from nile.operators.common.plan import JoinPlan
@@ -249,7 +250,7 @@ def _key_parts(
 ) -> list[tuple[str, ...]]:
     """For each part of the key its column in each stream.  Raises ConfigError."""
     if on is None:
-        left, right = ([each] if isinstance(each, str) else list(each or ()) for each in (left_on, right_on))
+        left, right = (names_given(each, where="join, left_on and right_on") for each in (left_on, right_on))
         if streams == 2 and left and len(left) == len(right):
             return list(zip(left, right, strict=True))
         raise ConfigError(
@@ -270,7 +271,7 @@ def _key_parts(
             f"{streams} streams; got {on!r}; write on='key', on=['shop', 'item'] or "
             f"on=({', '.join(repr(chr(97 + k)) for k in range(streams))})"
         )
-    return [(column,) * streams for column in on]
+    return [(column,) * streams for column in names_given(on, where="join on")]
 
 
 def _equal(part: Sequence[str], aliases: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nile.answers.answer import SHOWN, Answer
@@ -127,11 +129,22 @@ class Result(Answer):
         return pl.from_arrow(self.to_arrow(), rechunk=False)
 
     def to_duckdb(self, connection: Any = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation, of `connection` or DuckDB's default connection."""
+        """All rows as a DuckDB relation, of `connection` or DuckDB's default connection.  Raises ConfigError."""
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            raise ConfigError(
+                f"to_duckdb: needed a connection of duckdb.connect(); got {type(connection).__name__}; leave it out"
+            )
         return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """All rows as a Spark DataFrame of `session`; times are truncated to microseconds, Spark's resolution."""
+        """All rows as a Spark DataFrame of `session`; times are truncated to microseconds, Spark's resolution.
+
+        Raises ConfigError.
+        """
+        if not hasattr(session, "createDataFrame"):
+            raise ConfigError(
+                f"to_spark: needed a Spark session; got {type(session).__name__}; write nile.spark.spark_session()"
+            )
         return session.createDataFrame(for_spark(self.to_arrow()))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -147,8 +160,10 @@ class Result(Answer):
         return next(self._one, None)
 
     def fetchmany(self, count: int = 1) -> list[tuple[Any, ...]]:
-        """The next rows, at most `count`."""
-        return [row for row in (self.fetchone() for _ in range(count)) if row is not None]
+        """The next rows, at most `count`.  Raises ConfigError."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ConfigError(f"fetchmany: needed a number of rows; got {count!r}; write fetchmany(100)")
+        return list(islice(iter(self.fetchone, None), min(count, sys.maxsize)))
 
     def limit(self, count: int) -> Result:
         """At most `count` rows, the first found; with a preference the most promising, like LIMIT in SQL.

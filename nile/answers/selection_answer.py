@@ -284,7 +284,7 @@ class SelectionAnswer(Answer):
         return self._aggregated(function, [np.flatnonzero(kept & data.input.truth(q)) for q in range(len(self.names))])
 
     def _aggregated(self, function: str, ordinals: list[Array]) -> dict[str, float | None]:
-        if function not in _FUNCTIONS:
+        if not isinstance(function, str) or function not in _FUNCTIONS:
             raise ConfigError(f"aggregate: needed one of {', '.join(AGGREGATES)}; got {function!r}; name one of these")
         data = self._selectable
         data.need_numbers(function)

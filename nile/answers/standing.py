@@ -5,7 +5,7 @@ from __future__ import annotations
 import graphlib
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -356,7 +356,14 @@ def _engine(
 
 def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequence[float] | None) -> StandingQueries:
     """What `Database.standing` makes: checked, nothing read."""
-    queries = [query.bound for query in asked]
+    named: Any = asked
+    joins = list(named) if isinstance(named, Iterable) and not isinstance(named, str) else [named]
+    if wrong := [each for each in joins if not isinstance(each, JoinQuery)]:
+        raise ConfigError(
+            f"standing queries: needed joins that db.join(...) makes; got {type(wrong[0]).__name__}; a query in SQL "
+            "stands with db.subscribe(text)"
+        )
+    queries = [query.bound for query in joins]
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; pass the joins that are to run together")
     methods = {query.method for query in queries}

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from nile.base.names import names_given
 from nile.summaries.errors import UnknownColumn
 from nile.summaries.heavy import pa
 
@@ -42,8 +43,11 @@ class RawBatch:
 
 
 def check_columns(schema: pa.Schema, columns: Sequence[str], *, where: str) -> None:
-    """Raises UnknownColumn unless `schema` has each of `columns` exactly once. Names are case-sensitive."""
-    for column in columns:
+    """Raises UnknownColumn unless `schema` has each of `columns` exactly once, ConfigError for what is no text.
+
+    Names are case-sensitive.
+    """
+    for column in names_given(columns, where=f"{where}, columns"):
         count = schema.names.count(column)
         if count == 1:
             continue
@@ -56,5 +60,7 @@ def check_columns(schema: pa.Schema, columns: Sequence[str], *, where: str) -> N
 
 
 def _listing(names: Sequence[str]) -> str:
+    if not names:
+        return "it has no columns"
     shown = ", ".join(f"'{name}'" for name in names[:20])
     return f"the columns are {shown}" + (f" and {len(names) - 20} more" if len(names) > 20 else "")

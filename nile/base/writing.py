@@ -12,7 +12,7 @@ from typing import Any
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa, pacsv, pads, pq
 
-__all__ = ["FORMS", "form_of", "write", "write_parts"]
+__all__ = ["FORMS", "form_of", "place_given", "write", "write_parts"]
 
 FORMS = ("parquet", "csv")
 _GROUP = 1 << 17
@@ -28,13 +28,20 @@ def form_of(path: str | os.PathLike[str]) -> str:
     return form
 
 
+def place_given(path: Any, *, where: str) -> Path:
+    """A path as users give it.  Raises ConfigError for what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"{where}: needed the path of a file; got {type(path).__name__}; write 'answer.parquet'")
+    return Path(path)
+
+
 def write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str | os.PathLike[str], form: str) -> int:
     """Write the rows as one file, which replaces the one that was there; returns how many there were.
 
     A batch or a row group is held at a time.  The file appears when it is whole: what raises before leaves the old one.
     Raises ConfigError for a place that cannot be written and columns that have no such form, and what reading raises.
     """
-    target = Path(path)
+    target = place_given(path, where="write")
     with _appearing(target) as part:
         try:
             writer: Any = pq.ParquetWriter(part, schema) if form == "parquet" else pacsv.CSVWriter(part, schema)
@@ -52,7 +59,7 @@ def write_parts(
     The folder must not be there, and appears when it is whole.  Those columns are in the names alone.  Returns how many
     rows there were.  Raises ConfigError as `write` does, and what reading raises.
     """
-    target = Path(path)
+    target = place_given(path, where="write")
     unknown = [name for name in by if name not in schema.names]
     if unknown or len(set(by)) == len(schema.names):
         got = f"'{unknown[0]}'" if unknown else "all of them"

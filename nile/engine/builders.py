@@ -11,6 +11,7 @@ from nile.answers.bound_selection import BoundSelection
 from nile.answers.join_query import JoinQuery, MultiwayQuery, join_query
 from nile.answers.selection_query import SelectionQuery
 from nile.answers.standing import StandingQueries, standing_queries
+from nile.base.names import names_given
 from nile.base.raw import check_columns
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import QueryBuilder
@@ -147,11 +148,12 @@ class Builders:
 
     def load_columns(self, name: str, columns: tuple[str, ...], *, key: str | None = None) -> Columns:
         """Several columns of a stream, in order.  key: of a join that numbers its tuples alike; None: no join."""
+        columns = tuple(names_given(columns, where="load_columns"))
         return load_columns(self.manager(name, key or self.time_column(name), columns), columns)
 
     def manager(self, name: str, key: str, carry: tuple[str, ...] = ()) -> StreamManager:
         """A fresh stream manager over a registered stream, with `key` as the join key; `carry`: further columns."""
-        return self._names.manager(name, key, carry)
+        return self._names.manager(name, key, tuple(names_given(carry, where="manager, carry")))
 
     def load(self, name: str, key: str) -> Loaded:
         """Read a stream to its end, in order."""

@@ -80,8 +80,13 @@ def connect(
     Raises StoreLocked, StoreMissing (read_only, and none is there), NotAStore, StoreCorrupt, StoreTooNew, StoreError,
     ConfigError.
     """
-    if path == ":memory:":
+    if isinstance(path, str) and path == ":memory:":
         path = None
+    if not isinstance(path, str | os.PathLike | None):
+        raise ConfigError(
+            f"connect: needed the path of a store, ':memory:' or an address; got {type(path).__name__}; leave it out "
+            "for a database in memory"
+        )
     if isinstance(path, str) and path.startswith(("http://", "https://")):
         given = (memory, checkpoint, read_only, hash_secret, threads, state, cpu, scheduler, quantum, latency)
         if given != (None, "10 s", False, None, None, None, None, None, None, 0.1):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nile.answers.result import Result
 from nile.base.durations import parse_duration
+from nile.base.names import check_name
 from nile.base.raw import check_columns
 from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
@@ -299,6 +300,7 @@ class Registry(SummaryNames):
     def stream(self, name: str) -> Registered:
         """A registered stream.  Raises UnknownStream, DatabaseClosed."""
         self.check_open()
+        check_name(name, where="stream")
         held = self._mined(name.call, name) if isinstance(name, Mined) else self._held.get(name)
         if held is not None and held.time is not None:
             return held
@@ -362,6 +364,7 @@ class Registry(SummaryNames):
     def sensors(self, name: str) -> SensorsSource | None:
         """A table of sensors; None where that is none.  Raises DatabaseClosed."""
         self.check_open()
+        check_name(name, where="sensors")
         held = self._held.get(name)
         return held.source if held is not None and isinstance(held.source, SensorsSource) else None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nile.base.durations import parse_duration
+from nile.base.names import check_name
 from nile.operators.inputs.joining import load_stream
 from nile.operators.inputs.shared import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
@@ -60,6 +61,7 @@ class SummaryNames(ABC):
 
     def grid(self, name: str) -> SharedSummary:
         """What a summary of that name is: its grid, whoever reads it.  Raises UnknownStream."""
+        check_name(name, where="summary")
         if name not in self.summaries:
             known = ", ".join(self.summaries) or "none"
             raise UnknownStream(f"summary {name!r}: needed one of {known}; got none of that name; CREATE SUMMARY first")

@@ -117,6 +117,53 @@ def test_a_mistake_is_told_in_one_sentence_with_its_place_and_its_mend(db: nile.
     assert re.search(r"needed|cannot|there is no", message)
 
 
+NO_NAMES: dict[str, tuple[Callable[[nile.Database], object], str]] = {
+    "a stream": (lambda db: db.schema([]), "stream: needed a name as text; got []"),
+    "a stream to push to": (lambda db: db.push({}, {"ts": [1]}), "stream: needed a name as text"),
+    "a stream to make": (lambda db: db.stream([], [("ts", "int64")], time="ts"), "stream: needed a name as text"),
+    "a time column": (lambda db: db.register("c", {"ts": [1]}, time=1), "stream 'c', columns: needed a name as text"),
+    "a time column of a stream": (lambda db: db.stream("c", [("ts", "int64")], time=None), "needed"),
+    "a key": (lambda db: db.join("a", "b", on=1), "join on: needed a name as text; got 1"),
+    "groups": (lambda db: db.aggregate("a", {"n": "count(*)"}, by=3), "by: needed a name as text; got 3"),
+    "an alias": (lambda db: db.query("a", alias=1), "query, alias: needed a name as text"),
+    "a query": (lambda db: db.subscription({}), "standing query: needed a name as text"),
+    "a summary": (lambda db: db.summary([]), "summary: needed a name as text"),
+    "sensors": (lambda db: db.sensors([]), "sensors: needed a name as text"),
+    "a statement": (lambda db: db.sql(None), "needed a statement as text; got NoneType"),
+    "a statement in bytes": (lambda db: db.sql(b"SELECT 1"), "needed a statement as text; got bytes"),
+    "standing joins": (lambda db: db.standing("SELECT 1"), "needed joins that db.join(...) makes; got str"),
+    "one standing join": (lambda db: db.standing(None), "needed joins that db.join(...) makes; got NoneType"),
+    "a store": (lambda db: nile.connect(3), "connect: needed the path of a store"),
+    "a file": (lambda db: db.sql("SELECT key FROM a").write_csv(3), "write: needed the path of a file; got int"),
+    "a report": (lambda db: query(db).run(0.5).report(3), "report: needed the path of a file; got int"),
+    "steps of a report": (lambda db: query(db).run(0.5).report(on_progress=3), "needed something to call; got int"),
+    "budgets of a report": (lambda db: query(db).run(0.5).report(budgets=True), "report budgets: needed fractions"),
+    "columns to carry": (lambda db: query(db).run(0.5, carry=1), "carry: needed columns for each of 2 streams"),
+    "a column to carry": (lambda db: query(db).run(0.5, carry=[(1,), ()]), "join, carry: needed a name as text"),
+    "rows to fetch": (lambda db: db.sql("SELECT key FROM a").fetchmany("x"), "fetchmany: needed a number of rows"),
+    "a connection": (lambda db: db.sql("SELECT key FROM a").to_duckdb(1), "to_duckdb: needed a connection"),
+    "a session": (lambda db: db.sql("SELECT key FROM a").to_spark(1), "to_spark: needed a Spark session"),
+    "a limit": (lambda db: db.query("a").limit(-1), "limit: needed a number of rows; got -1"),
+    "an offset": (lambda db: db.query("a").limit(1, "x"), "limit, offset: needed a number of rows; got 'x'"),
+    "another query": (lambda db: db.query("a").union("b"), "union: needed another query of db.query(...); got str"),
+    "a way to emit": (lambda db: db.query("a").emit(3), "emit: needed a name as text; got 3"),
+    "a factor": (lambda db: db.query("a").fade("x"), "fade: needed a factor in (0, 1]; got 'x'"),
+}
+
+
+@pytest.mark.parametrize("mistake", NO_NAMES)
+def test_what_is_no_text_is_told_like_every_other_mistake(db: nile.Database, mistake: str) -> None:
+    make, told = NO_NAMES[mistake]
+    with pytest.raises(nile.NileError, match=re.escape(told)):
+        make(db)
+
+
+def test_more_rows_may_be_fetched_than_there_are(db: nile.Database) -> None:
+    answer = db.sql("SELECT key FROM a LIMIT 3")
+    assert answer.fetchmany(1 << 70) == [(0,), (1,), (2,)]
+    assert answer.fetchmany(1 << 40) == []
+
+
 def test_a_window_longer_than_kept_history_is_answered_with_a_coverage_below_one(db: nile.Database) -> None:
     kept = (
         db.join("a", "b", on="key", window=2_000)

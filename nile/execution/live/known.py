@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nile.base.interrupts import INTERRUPTS
+from nile.base.names import check_name
 from nile.base.plain import plain_schema
 from nile.execution.definitions import StreamDefinition, stream_definition
 from nile.execution.live.commits import Commits
@@ -96,6 +97,7 @@ class Known:
         extra: str = "refuse",
     ) -> None:
         """Make a live stream known.  See `nile.engine.database.Database.stream`."""
+        check_name(name, where="stream")
         self.make(
             name,
             stream_definition(

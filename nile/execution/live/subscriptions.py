@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nile.base.machine import memory_bytes
+from nile.base.names import check_name
 from nile.base.sizes import format_size
 from nile.exact.plan.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
@@ -142,6 +143,7 @@ class Subscriptions:
     def get(self, name: str) -> Subscription:
         """The one of this name.  Raises UnknownStream."""
         named = self.named()
+        check_name(name, where="standing query")
         if name not in named:
             known = ", ".join(named) or "none"
             raise UnknownStream(

@@ -10,10 +10,12 @@ from typing import Any, Literal
 from nile.answers.result import Result
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
+from nile.base.names import check_name, names_given
 from nile.execution.options import Options
 from nile.execution.statement.engine import Engine
 from nile.execution.statement.statements import run_query
 from nile.preferences.budget import Budget
+from nile.preferences.fade import Fade
 from nile.preferences.preference import preference_number
 from nile.sql.catalog import Catalog
 from nile.sql.expression_text import budget_text, identifier, text_literal
@@ -90,7 +92,7 @@ class QueryBuilder:
         self, source: str, *, on: str | Sequence[str] | None = None, alias: str | None = None, where: str | None = None
     ) -> QueryBuilder:
         """A further stream or relation; on: a column of that name on both sides (or several); where: a condition."""
-        columns = [] if on is None else [on] if isinstance(on, str) else list(on)
+        columns = names_given(on, where="query, join on")
         made = self
         if columns:
             left, right = self._name(0), alias or source
@@ -169,6 +171,10 @@ class QueryBuilder:
         return self._operation("EXCEPT", other, all)
 
     def _operation(self, word: str, other: QueryBuilder, every: bool) -> QueryBuilder:
+        if not isinstance(other, QueryBuilder):
+            raise ConfigError(
+                f"{word.lower()}: needed another query of db.query(...); got {type(other).__name__}; build it likewise"
+            )
         if other.clauses or other.ordering or other.limited or other.given:
             raise ConfigError(
                 f"{word.lower()}: needed windows, preferences, order and limits on the whole; got one on the right "
@@ -181,8 +187,11 @@ class QueryBuilder:
         return replace(self, ordering=(*self.ordering, *keys))
 
     def limit(self, count: int, offset: int = 0) -> QueryBuilder:
-        """LIMIT count [OFFSET offset]: of snapshots."""
-        return replace(self, limited=f"LIMIT {int(count)}" + (f" OFFSET {int(offset)}" if offset else ""))
+        """LIMIT count [OFFSET offset]: of snapshots.  Raises ConfigError."""
+        for word, given in (("limit", count), ("limit, offset", offset)):
+            if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+                raise ConfigError(f"{word}: needed a number of rows; got {given!r}; write limit(10, offset=20)")
+        return replace(self, limited=f"LIMIT {count}" + (f" OFFSET {offset}" if offset else ""))
 
     def prefer(self, kind: Kind, *terms: str) -> QueryBuilder:
         """WITH PREFERENCE kind term, ...: columns or SUMMARY.Estimate.Count(column).  Raises ConfigError."""
@@ -190,14 +199,15 @@ class QueryBuilder:
         return self._clause("WITH PREFERENCE", " ".join([kind, ", ".join(terms)]).strip())
 
     def fade(self, factor: float) -> QueryBuilder:
-        """FADE FACTOR."""
-        return self._clause("FADE FACTOR", repr(float(factor)))
+        """FADE FACTOR.  Raises ConfigError."""
+        return self._clause("FADE FACTOR", repr(float(Fade(factor).factor)))
 
     def emit(self, how: str) -> QueryBuilder:
         """EMIT how: "snapshot", "changes", "append", "on window close" or "every 5 s": of exact queries.
 
         Raises ConfigError.
         """
+        check_name(how, where="emit")
         word, _, length = how.strip().lower().partition(" ")
         if word == "every":
             return self._clause("EMIT", f"EVERY {_duration(length, 'emit every')}")
@@ -211,7 +221,7 @@ class QueryBuilder:
 
     def error(self, error: float, confidence: float = 0.95, otherwise: str = "flag") -> QueryBuilder:
         """ERROR error CONFIDENCE confidence ELSE otherwise, of aggregates."""
-        return self._clause("ERROR", f"{error!r} CONFIDENCE {confidence!r} ELSE {otherwise.upper()}")
+        return self._clause("ERROR", f"{error!r} CONFIDENCE {confidence!r} ELSE {str(otherwise).upper()}")
 
     def sql(self) -> str:
         """The statement.  A Budget that SQL cannot express is not in it, but `run` observes it."""
@@ -263,6 +273,8 @@ class QueryBuilder:
 def _source(source: str, alias: str | None) -> str:
     if not isinstance(source, str) or not source:
         raise ConfigError(f"query: needed the name of a stream or relation; got {source!r}; register it first")
+    if alias is not None:
+        check_name(alias, where="query, alias")
     return identifier(source) if alias is None else f"{identifier(source)} AS {identifier(alias)}"
 
 

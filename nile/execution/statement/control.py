@@ -94,7 +94,7 @@ def control_tables(live: Live, text: str) -> dict[str, pa.Table]:
 
     Cost: O(what they tell); a nile_zones reads every sketch once.
     """
-    lowered = text.lower()
+    lowered = text.lower() if isinstance(text, str) else ""  # what is no text is refused where it is read
     wanted = [name for name in CONTROL if name in lowered and name not in live.names.entries]
     if not wanted:
         return {}

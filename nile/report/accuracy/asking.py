@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nile.base.names import names_given
 from nile.report.accuracy.reporting import Step, Wanted
 from nile.summaries.errors import BudgetError, ConfigError
 
@@ -42,7 +43,7 @@ class Asked:
         Raises BudgetError, ConfigError.
         """
         budgets, seeds, against, engine = wanted.budgets, wanted.seeds, wanted.against, wanted.engine
-        named = [] if against is None else [against] if isinstance(against, str) else list(against)
+        named = names_given(against, where="against")
         rivals = tuple(dict.fromkeys(name for name in named if name != EXACT))
         for name in rivals:
             if name not in opponents:
@@ -57,7 +58,7 @@ class Asked:
             raise ConfigError(
                 f"report seeds: needed a whole number, 1 to {_MOST_SEEDS}; got {seeds!r}; {SEEDS} is the default"
             )
-        given = BUDGETS if budgets is None else tuple(budgets)
+        given = BUDGETS if budgets is None else tuple(budgets) if isinstance(budgets, Iterable) else (budgets,)
         for one in given:
             if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 < one < math.inf:
                 raise BudgetError(
