@@ -37,6 +37,8 @@ _QUERIES = {
 _APPENDED = {
     "DISTINCT that appends": ("SELECT DISTINCT k FROM s WINDOW 2", 600_000),
     "UNION that appends": ("SELECT k FROM s UNION SELECT k FROM r WINDOW 2", 900_000),
+    "EXCEPT that appends": ("SELECT k FROM s EXCEPT SELECT k FROM r WINDOW 2", 900_000),
+    "INTERSECT that appends": ("SELECT k FROM s INTERSECT SELECT k FROM r WINDOW 2", 900_000),
 }
 """What a filter of last times stands for."""
 _BY = {"aggregates": 1, "join and aggregates": 0}

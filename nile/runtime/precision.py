@@ -114,8 +114,9 @@ class Expected:
 
     @property
     def fp(self) -> float:
-        """The share of what comes that is wrong."""
-        return self.wrong / (self.right + self.wrong) if self.right + self.wrong > 0 else 0.0
+        """The share of what comes that is wrong: 0 of nothing, which less than a tuple is more often than not."""
+        came = self.right + self.wrong
+        return -math.expm1(-came) * self.wrong / came if came > 0 else 0.0
 
     @property
     def fn(self) -> float:

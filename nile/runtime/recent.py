@@ -14,14 +14,14 @@ import numpy as np
 from nile.exact.state.arrow import Late
 from nile.exact.state.held import Held, State
 
-__all__ = ["Recent", "cells_in"]
+__all__ = ["MOST_HASHES", "NEVER_YET", "PAUSES", "Recent", "cells_in", "hashes_for"]
 
 Array = np.ndarray[Any, Any]
 kernels: Any = Late("nile.runtime.recent_kernels")
 NEVER_YET = np.iinfo(np.int64).min
 _LEAST, _MOST = 64, 1 << 28
-_MOST_HASHES = 4
-_PAUSES = 64
+MOST_HASHES = 4
+PAUSES = 64
 """How often in a window living cells are counted."""
 
 
@@ -31,6 +31,11 @@ def cells_in(size: int) -> int:
     while cells < _MOST and 16 * cells <= size:
         cells *= 2
     return cells
+
+
+def hashes_for(cells: int, values: float) -> int:
+    """Hash functions for about so many different values in a window."""
+    return max(1, min(MOST_HASHES, round(0.69 * cells / max(values, 1.0))))
 
 
 class Recent:
@@ -45,10 +50,10 @@ class Recent:
 
     def __init__(self, window: int | None, cells: int, values: float) -> None:
         self._window = -1 if window is None else window
-        self._pause = 1 << 62 if window is None else max(1, window // _PAUSES)
+        self._pause = 1 << 62 if window is None else max(1, window // PAUSES)
         self._cells = np.full(cells, NEVER_YET, np.int64)
         self._state = np.array([0, NEVER_YET, 0], np.int64)
-        self._hashes = max(1, min(_MOST_HASHES, round(0.69 * cells / max(values, 1.0))))
+        self._hashes = hashes_for(cells, values)
 
     def put(self, ts: Array, hashes: Array) -> tuple[Array, Array]:
         """Values in time order (int64 [n], uint64 [n]): (which are new: bool [n], how probably each of them would have
@@ -64,6 +69,14 @@ class Recent:
         """Bytes."""
         return int(self._cells.nbytes + self._state.nbytes)
 
+    def halve(self) -> bool:
+        """Go on with half the cells, each standing for two; False: there are as few as may be.  Cost: O(cells)."""
+        if (cells := self._cells.shape[0] // 2) < _LEAST:
+            return False
+        self._cells = np.maximum(self._cells[:cells], self._cells[cells:])
+        self._state[:] = 0, NEVER_YET, 0  # count anew
+        return True
+
     def capture(self) -> State:
         """When each cell was last put in."""
         cells, state = self._cells.copy(), self._state.copy()
@@ -76,7 +89,7 @@ class Recent:
         made = cls(window, cells_in(8 * size), 1.0)
         if made._cells.size != size:
             held.refuse("a power of two of cells", size)
-        made._hashes = held.integer("hashes", 1, _MOST_HASHES)
+        made._hashes = held.integer("hashes", 1, MOST_HASHES)
         made._cells = held.array("cells", "int64", (size,)).copy()
         made._state = held.array("state", "int64", (3,)).copy()
         if not 0 <= made._state[0] <= size or not 0 <= made._state[2] <= size:

@@ -75,8 +75,8 @@ class BoundedSubscription(ExactSubscription):
         leaves = [leaf for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)]
         self._attach(plan, Gate(self._made, {leaf.name: leaf.position for leaf in leaves}, self._hasher, self._level))
 
-    def _level(self, gate: Gate, name: str, tuples: int, at: int) -> int:
-        return self._means.level(gate, name, tuples, at)
+    def _level(self, gate: Gate, name: str, tuples: int) -> int:
+        return self._means.level(gate, name, tuples)
 
     def _attach(self, plan: Running, gate: Gate) -> None:
         plan.gate = gate

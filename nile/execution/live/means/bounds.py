@@ -164,9 +164,9 @@ class Means:
         self._in_plans += seconds
         gate.spent += seconds
 
-    def level(self, gate: Gate, name: str, tuples: int, at: int) -> int:
-        """Of a batch of a stream that ends at an instant (ns): 0 takes all of it in, k a share of 2**-k."""
-        room, time_for = self._by_memory(gate, name, tuples, at), self._by_cpu(gate, name, tuples)
+    def level(self, gate: Gate, name: str, tuples: int) -> int:
+        """Of a batch of a stream: 0 takes all of it in, k a share of 2**-k."""
+        room, time_for = self._by_memory(gate, name, tuples), self._by_cpu(gate, name, tuples)
         if self._credit is not None and self._credit > _PLENTY * self._most and gate.newest(name):
             time_for = max(time_for, tuples / 2.0 ** (gate.newest(name) - 1))
         allowed = min(room, time_for)
@@ -184,18 +184,18 @@ class Means:
             return math.inf
         return max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
 
-    def fits(self, gate: Gate, name: str, tuples: int, at: int, each: float) -> bool:
+    def fits(self, gate: Gate, name: str, tuples: int, each: float, apart: int) -> bool:
         """Whether, as fast as they come, all tuples of the windows would find room beside what a plan holds apart.
 
-        each: bytes of one; of the batch as in `level`.
+        each: bytes of one; apart: as if it held so many bytes there; of the batch as in `level`.
         """
-        rate, window = gate.rate(name, tuples, at), gate.made.window
+        rate, window = gate.rate, gate.made.window
         if self._by_cpu(gate, name, tuples) < tuples or window is None:
             return False
         room = self.room(gate)
-        return gate.bytes + gate.apart <= room and (rate * window + tuples) * each <= _SAFE * (room - gate.apart)
+        return gate.bytes + apart <= room and (rate * window + tuples) * each <= _SAFE * (room - apart)
 
-    def _by_memory(self, gate: Gate, name: str, tuples: int, at: int) -> float:
+    def _by_memory(self, gate: Gate, name: str, tuples: int) -> float:
         """How many of the tuples there is room for."""
         if self.memory is None:
             return math.inf
@@ -215,7 +215,7 @@ class Means:
         window = gate.made.window
         if window is None:
             return math.inf if limit > 8 * (held + tuples) else max(0.0, limit - held) / 8.0
-        share = limit / (gate.rate(name, tuples, at) * window + tuples)
+        share = limit / (gate.rate * window + tuples)
         if share >= 1.0 and held + tuples <= limit:
             return math.inf
         return min(_SAFE * share * tuples, max(0.0, limit - held))

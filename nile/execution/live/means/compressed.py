@@ -1,4 +1,4 @@
-"""Standing DISTINCT and UNION that only append, inside the bounds of their database: exact, or by a filter."""
+"""Standing DISTINCT and sets that only append, inside the bounds of their database: exact, or by a filter."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.held import MOST, Held, State
+from nile.exact.state import held as holding
+from nile.exact.state.held import Held, State
 from nile.execution.choice import Choice
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.gate import Gate
-from nile.execution.live.means.squeezed import Squeezed
+from nile.execution.live.means.squeezed import MOST, Squeezed, worth_of
 from nile.execution.live.means.weighing import Weighed
-from nile.execution.live.means.worth import CONFIDENCE, counted
+from nile.execution.live.means.worth import CONFIDENCE, Precision, counted
 from nile.execution.live.running import Running
-from nile.runtime.recent import cells_in
 from nile.sql.plan import Distinct, Filter, Plan, Project, Query, SetOperation, Stream, leaves_of
 from nile.streams.manager import TupleBatch
 from nile.summaries.errors import ConfigError
@@ -27,8 +27,10 @@ from nile.summaries.heavy import pa
 __all__ = ["CompressedSubscription", "compressed"]
 
 Array = np.ndarray[Any, Any]
-_PART = 4.0
+_PART = 2.0
 """A filter takes this part of what its plan may hold: the rest is for all that the windows hold, once that fits."""
+_HALVINGS = 2
+"""How often a filter is halved to make room for that."""
 _CELLS = 8
 """A tuple that was held, where only CPU time is bounded."""
 _BYTES = 256.0
@@ -38,9 +40,9 @@ _BYTES = 256.0
 def compressed(query: Query, choice: Choice, live: Mapping[str, object]) -> Weighed | None:
     """What of a query a filter of last times may stand for; None: nothing.
 
-    That is DISTINCT, and UNION without ALL, of live streams with equal windows of time, or none, under `append` and
-    projections alone: with emit `changes` it would have to be told which values leave, which a filter does not know,
-    and above other operators what it misses might make more output.
+    That is DISTINCT, UNION, EXCEPT and INTERSECT, none of them ALL, of live streams with equal windows of time, or
+    none, under `append` and projections alone: with emit `changes` it would have to be told which values leave, which
+    a filter does not know, ALL counts equal rows, and above other operators what it misses might make more output.
     """
     plan = query.plan
     while isinstance(plan, Project):
@@ -58,7 +60,7 @@ def compressed(query: Query, choice: Choice, live: Mapping[str, object]) -> Weig
 def _told_apart(plan: Plan) -> bool:
     if isinstance(plan, SetOperation):
         sides = (plan.left, plan.right)
-        return plan.kind == "union" and not plan.all and all(map(_chain, sides))
+        return not plan.all and all(map(_chain, sides))
     return isinstance(plan, Distinct) and _chain(plan.input)
 
 
@@ -76,7 +78,7 @@ class Narrow(Gate):
 
     pipeline: Callable[[], Squeezed]
     room: Callable[[Gate], float]
-    fits: Callable[[Gate, str, int, int, float], bool]
+    fits: Callable[[Gate, str, int, float, int], bool]
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -103,14 +105,14 @@ class Narrow(Gate):
         if not n:
             return batch.ts, rows
         pipeline, ledger, at = self.pipeline(), self._ledgers[name], int(batch.ts[-1])
-        ledger.begun = int(batch.ts[0]) if ledger.begun is None else ledger.begun
+        self.note(name, batch)
         if not pipeline.squeezed:
-            if self.ask(self, name, n, at):
+            if self.ask(self, name, n):
                 held = self.held()
                 self._each = pipeline.exactly / held if held else _BYTES
-                pipeline.squeeze(self._cells(held))
+                pipeline.squeeze(self._size(held))
                 self._forgotten()
-        elif self.fits(self, name, n, at, self._each):
+        elif self._makes_room(name, n):
             pipeline.refill()
         elif pipeline.refilling:
             pipeline.let_go()
@@ -121,9 +123,20 @@ class Narrow(Gate):
         self.peak = max(self.peak, self.held())
         return batch.ts, rows
 
-    def _cells(self, held: int) -> int:
+    def _makes_room(self, name: str, tuples: int) -> bool:
+        """Whether all tuples of the windows find room beside the filter, which may become smaller for that."""
+        pipeline, each = self.pipeline(), self._each
+        least = self.apart - int(pipeline.cells * (1.0 - 0.5**_HALVINGS))
+        if not self.fits(self, name, tuples, each, least if not pipeline.refilling else self.apart):
+            return False
+        while not self.fits(self, name, tuples, each, self.apart) and self.apart > least and pipeline.halve():
+            pass
+        return True
+
+    def _size(self, held: int) -> int:
+        """Bytes of a filter."""
         room = self.room(self)
-        return cells_in(8 * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART))
+        return 8 * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART)
 
     def _forgotten(self) -> None:
         """Nothing is held of what was let in."""
@@ -134,11 +147,12 @@ class Narrow(Gate):
 
 
 class CompressedSubscription(BoundedSubscription):
-    """A standing DISTINCT or UNION of a database with bounds, with emit `append`.  Made by `Database.subscribe`.
+    """A standing DISTINCT, UNION, EXCEPT or INTERSECT of a database with bounds, with emit `append`.
 
-    While state does not suffice, a filter of last times tells which values are new: every output is right, some are
-    missed, and `estimate` tells how many there are in the exact answer, with its interval.  Exact again once a window
-    has passed in which all fitted; queries without a WINDOW stay approximate.
+    Made by `Database.subscribe`.  While state does not suffice, filters of last times tell which rows come: some are
+    missed, and of INTERSECT some are wrong; `precision` says how many, `estimate` how many there are in the exact
+    answer, with its interval.  Exact again once a window has passed in which all fitted; queries without a WINDOW stay
+    approximate.
     """
 
     _base: Array
@@ -146,7 +160,7 @@ class CompressedSubscription(BoundedSubscription):
     def _prepare(self, plan: Running) -> None:
         was = plan.pipeline
         plan.run_by(partial(Squeezed, was.plan, was.scheduling, signed=was.signed, hasher=self._hasher))
-        self._base = np.zeros(2)
+        self._base = np.zeros(MOST)
         names = {leaf.name: leaf.position for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)}
         gate = Narrow(self._made, names, self._hasher, self._level)
         gate.room, gate.fits = self._means.room, self._means.fits
@@ -160,39 +174,52 @@ class CompressedSubscription(BoundedSubscription):
 
     @property
     def _worth(self) -> Array:
-        """Of its outputs so far: what they stand for beyond themselves, and that squared: float64 [2]."""
-        return np.asarray(_pipeline(self._plan).worth[:2] - self._base)
+        """Of its outputs so far what filters told that they are worth: float64 [MOST]."""
+        return np.asarray(_pipeline(self._plan).worth[:MOST] - self._base)
 
     def join(self, other: ExactSubscription) -> bool:
         before = [(each, each._worth) for each in self._plan.readers]
         if not super().join(other):
             return False
         for each, worth in before:
-            each._base = _pipeline(each._plan).worth[:2] - worth
+            each._base = _pipeline(each._plan).worth[:MOST] - worth
         return True
 
     def _alone(self) -> None:
         worth = self._worth
         super()._alone()
-        self._base = _pipeline(self._plan).worth[:2] - worth
+        self._base = _pipeline(self._plan).worth[:MOST] - worth
 
     @property
     def estimate(self) -> Estimate:
-        """How many outputs the exact answer has so far: at least those there are."""
+        """How many outputs the exact answer has so far; at least those there are, where none can be wrong."""
         with self._lock:
-            beyond, squares = self._worth
-            value = self.outputs + float(beyond)
-            if beyond <= 0.0:
+            missed, wrong, squares, slack = self._worth
+            if not (missed or wrong or squares or slack):
                 return Estimate.exact(float(self.outputs))
-            low, high = counted(np.array([value]), np.array([squares]), float(_pipeline(self._plan).worth[2]))
-            return Estimate(value, max(float(low[0]), float(self.outputs)), float(high[0]), CONFIDENCE, False)
+            value = max(0.0, self.outputs + float(missed - wrong + slack / 2.0))
+            least = 0.0 if wrong else float(self.outputs)
+            most = float(_pipeline(self._plan).worth[MOST])
+            low, high = counted(np.array([value]), np.array([squares]), most)
+            half = float(slack) / 2.0
+            return Estimate(value, max(float(low[0]) - half, least), float(high[0]) + half, CONFIDENCE, False)
+
+    @property
+    def precision(self) -> Precision:
+        """Of all outputs so far: the share of them that is expected to be wrong, and of the exact ones to be missed."""
+        with self._lock:
+            missed, wrong, _, slack = self._worth
+            told = float(self.outputs)
+            right = max(0.0, told - float(wrong))
+            missed = max(0.0, float(missed + slack / 2.0))
+            return Precision(1.0 - right / told if told else 0.0, missed / (right + missed) if missed else 0.0)
 
     def intervals(self) -> pa.Table:
         """The rows as they stand, all of them `certain`.  Raises ConfigError while a filter stands for them."""
         if self.approximate:
             raise ConfigError(
-                "intervals: needed a query that holds its rows; got DISTINCT with emit='append' beyond its bounds, of "
-                "which a filter holds when values last came; read estimate, for outputs so far"
+                "intervals: needed a query that holds its rows; got DISTINCT or a set with emit='append' beyond its "
+                "bounds, of which a filter holds when values last came; read estimate, for outputs so far"
             )
         return super().intervals()
 
@@ -201,7 +228,7 @@ class CompressedSubscription(BoundedSubscription):
             gate = self.gate
             assert isinstance(gate, Narrow)
             means = {
-                "worth": np.append(self._worth, _pipeline(self._plan).worth[2]),
+                "worth": np.append(self._worth, _pipeline(self._plan).worth[MOST]),
                 "each": np.array([gate._each]),
                 "peak": gate.peak,
                 "gate": gate.capture(),
@@ -212,16 +239,16 @@ class CompressedSubscription(BoundedSubscription):
         """Raises EnvelopeError for a state that is not of this query."""
         part, gate = held.part("means"), self.gate
         assert isinstance(gate, Narrow)
-        worth = part.array("worth", "float64", (3,))
+        worth = worth_of(part)
         gate._each = float(part.array("each", "float64", (1,))[0])
-        gate.peak = part.integer("peak", 0, MOST)
+        gate.peak = part.integer("peak", 0, holding.MOST)
         gate.restore(part.part("gate"))
         part.end()
         ExactSubscription._go_on_from(self, held)
         pipeline = _pipeline(self._plan)
         if not pipeline.squeezed:
             pipeline.worth = worth.copy()
-        self._base = pipeline.worth[:2] - worth[:2]
+        self._base = pipeline.worth[:MOST] - worth[:MOST]
 
 
 def _pipeline(plan: Running) -> Squeezed:

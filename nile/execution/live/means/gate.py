@@ -81,13 +81,13 @@ class _Ledger:
         del self.ends[:gone], self.took_in[:gone], self.levels[:gone]
 
 
-Ask = Callable[["Gate", str, int, int], int]
+Ask = Callable[["Gate", str, int], int]
 
 
 class Gate:
     """In front of one plan, whoever shares it.
 
-    ask: the level of a batch (stream, tuples, its last time in ns).  weight: how much more than others it is worth.
+    ask: the level of a batch (stream, tuples).  weight: how much more than others it is worth.
     """
 
     def __init__(self, made: Weighed, positions: Mapping[str, int], hasher: KeyHasher, ask: Ask) -> None:
@@ -149,13 +149,18 @@ class Gate:
         levels = self._ledgers[name].levels
         return levels[-1] if levels else 0
 
-    def rate(self, name: str, tuples: int, at: int) -> float:
-        """Tuples a ns that come of all streams, a batch of one of them among it that ends at an instant."""
-        ledger = self._ledgers[name]
-        begun = ledger.ends[-1] if ledger.ends else ledger.begun
-        now = tuples / max(at - (at if begun is None else begun), 1)
-        ledger.rate += (_UP if now > ledger.rate else _DOWN) * (now - ledger.rate)
+    @property
+    def rate(self) -> float:
+        """Tuples a ns that come of all streams."""
         return sum(each.rate for each in self._ledgers.values())
+
+    def note(self, name: str, batch: TupleBatch) -> None:
+        """How fast a stream comes, of which this is the next batch, with tuples in it."""
+        ledger, at = self._ledgers[name], int(batch.ts[-1])
+        ledger.begun = int(batch.ts[0]) if ledger.begun is None else ledger.begun
+        begun = ledger.ends[-1] if ledger.ends else ledger.begun
+        now = len(batch) / max(at - begun, 1)
+        ledger.rate += (_UP if now > ledger.rate else _DOWN) * (now - ledger.rate)
 
     def passed(self, at: int) -> None:
         """All streams have passed an instant."""
@@ -172,9 +177,9 @@ class Gate:
         assert rows is not None
         at = int(batch.ts[-1]) if n else 0
         ledger = self._ledgers[name]
-        if ledger.begun is None and n:
-            ledger.begun = int(batch.ts[0])
-        level = min(self.ask(self, name, n, at), MOST_LEVEL) if n else 0
+        if n:
+            self.note(name, batch)
+        level = min(self.ask(self, name, n), MOST_LEVEL) if n else 0
         ts, yes, hashes = batch.ts, None, None
         if level:
             if self.made.drawn == "tuples":

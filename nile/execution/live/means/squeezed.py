@@ -1,11 +1,10 @@
-"""DISTINCT and UNION that only append, in less memory: what the windows hold gives way to a filter of last times.
+"""DISTINCT, UNION, EXCEPT and INTERSECT that only append, in less memory: filters in the place of what windows hold.
 
 While all fits, this is the exact pipeline.  `squeeze` puts what the windows hold into a filter of fixed size
-(`nile.runtime.recent`) and lets it go.  From then on a value is told when the filter says it is new: never one that is
-not, but one of those that are new is missed as often as others fill its cells.  How often that is is known tuple by
-tuple, so that what is told stands for what is missed, too.  `refill` takes tuples in as before, beside the filter; once
-they have filled the windows, all is exact again by itself.
-Source: STREAM (CIDR 2003), section 5.2.1: Bloom filters for duplicate elimination.
+(`nile.execution.live.means.filters`) and lets it go.  From then on the filter says what is told, and what that is worth
+is known tuple by tuple, so that what is told stands for what is missed, too.  `refill` takes tuples in as before,
+beside the filter; once they have filled the windows, all is exact again by itself.
+Source: STREAM (CIDR 2003), section 5.2.1.
 """
 
 from __future__ import annotations
@@ -16,36 +15,37 @@ import numpy as np
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.schedule import EARLIEST
+from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
-from nile.exact.plan.algebra import Distinct, Plan, Range, Union
+from nile.exact.plan.algebra import Plan, Range
 from nile.exact.state.held import Held, State
-from nile.execution.live.means.gate import hashed
-from nile.runtime.recent import Recent
+from nile.execution.live.means.filters import Filter, Verdict, filter_of
 from nile.summaries.hashing import KeyHasher
-from nile.summaries.heavy import pa
 
-__all__ = ["Squeezed"]
+__all__ = ["MISSED", "MOST", "SLACK", "SQUARES", "WORTH", "WRONG", "Squeezed", "worth_of"]
 
 Array = np.ndarray[Any, Any]
-_SURE = 1.0 - 1e-6
-"""The most that a value is taken to seem known: then what is told would stand for a million."""
+MISSED, WRONG, SQUARES, SLACK, MOST = range(5)
+"""Places in `worth`, as of `Verdict`: all but the last are sums."""
+WORTH = 5
 
 
 class Squeezed(Pipeline):
-    """A pipeline of Distinct, or of a Union of different rows, with emit `append`, whose streams have equal windows.
+    """A pipeline of Distinct, or of a Union, Minus or Intersect of different rows, with emit `append`, whose streams
+    have equal windows.
 
-    worth: float64 [3], of all that filters told: what it stands for beyond itself, that squared, and the most of one.
+    worth: float64 [WORTH], of all that filters told.
     """
 
-    HELD: ClassVar[tuple[str, ...]] = ("worth", "_recent", "_front", "_begun", "_since")
-    DERIVED: ClassVar[tuple[str, ...]] = ("_hasher", "_asked")
+    HELD: ClassVar[tuple[str, ...]] = ("worth", "_filter", "_front", "_begun", "_since")
+    DERIVED: ClassVar[tuple[str, ...]] = ("_asked", "_kind")
 
     def __init__(self, plan: Plan, scheduling: Any, *, signed: bool, hasher: KeyHasher) -> None:
         super().__init__(plan, scheduling, "append", signed=signed)
-        self._hasher = hasher
         self._asked = (plan, scheduling, signed)
-        self.worth = np.zeros(3)
-        self._recent: Recent | None = None
+        self.worth = np.zeros(WORTH)
+        self._kind = filter_of(plan, scheduling, self.schema, hasher, self.window)
+        self._filter: Filter | None = None
         self._front: Pipeline | None = None
         self._begun: int | None = None
         self._since: int | None = None
@@ -53,8 +53,8 @@ class Squeezed(Pipeline):
 
     @property
     def squeezed(self) -> bool:
-        """Whether a filter says what is new."""
-        return self._recent is not None
+        """Whether a filter says what is told."""
+        return self._filter is not None
 
     @property
     def refilling(self) -> bool:
@@ -67,27 +67,51 @@ class Squeezed(Pipeline):
         window = next(each.window for each in self._built.streams if isinstance(each, Stream))
         return window.ns if isinstance(window, Range) else None
 
-    def squeeze(self, cells: int) -> None:
-        """Let a filter of so many cells take the place of what is held.  Cost: O(tuples in the windows)."""
-        streams = [each for each in self._built.streams if isinstance(each, Stream)]
-        window, rows = self.window, self._root.contents()
-        recent = Recent(window, cells, 2.0 * rows.num_rows)
-        if window is None:
-            recent.put(np.full(rows.num_rows, self.stages.done), self._hashes(rows))
-        else:
-            leaving = [each.capture()["leaving"] for each in streams]
-            ts = np.concatenate([each["until"] - (window + 1) for each in leaving])
-            hashes = np.concatenate([self._hashes(each["rows"]) for each in leaving])
-            order = np.argsort(ts, kind="stable")
-            recent.put(ts[order], hashes[order])
-        self._front = self._made_front()
-        for mine, other in zip(self._built.arrivals, self._front._built.arrivals, strict=True):
-            other.restore(Held(mine.capture(), "tuples that wait"))
-        self._front._last, self._front._passed = dict(self._last), dict(self._passed)
-        self._front._clock.origin, self._front._advanced = self._clock.origin, self._advanced
-        self._front.stages.resume(self.stages.done)
-        self._recent, self._begun = recent, None
+    @property
+    def done(self) -> int:
+        """As of `Standing`."""
+        return self.stages.done
+
+    @property
+    def result(self) -> Any:
+        """As of `Standing`."""
+        return self._root.contents()
+
+    @property
+    def both_sides(self) -> tuple[Any, Array]:
+        """As of `Standing`."""
+        bag = self._root.operator
+        assert isinstance(bag, Bag)
+        held = bag.captured()
+        return held["rows"], held["counts"]
+
+    @property
+    def in_windows(self) -> list[tuple[Array, Any]]:
+        """As of `Standing`."""
+        back = (self.window or 0) + 1
+        leaving = [each.capture()["leaving"] for each in self._built.streams if isinstance(each, Stream)]
+        return [(each["until"] - back, each["rows"]) for each in leaving]
+
+    def squeeze(self, size: int) -> None:
+        """Let a filter of so many bytes take the place of what is held.  Cost: O(tuples in the windows)."""
+        made = self._kind.made(self, size)
+        front = self._kind.front()
+        for side, (mine, other) in enumerate(zip(self._built.arrivals, front._built.arrivals, strict=True)):
+            other.restore(Held(self._kind.waiting(mine.capture(), side), "tuples that wait"))
+        front._last, front._passed = dict(self._last), dict(self._passed)
+        front._clock.origin, front._advanced = self._clock.origin, self._advanced
+        front.stages.resume(self.stages.done)
+        self._filter, self._front, self._begun = made, front, None
         self.let_go()
+
+    @property
+    def cells(self) -> int:
+        """Bytes of the filter's cells."""
+        return 0 if self._filter is None else self._filter.cells
+
+    def halve(self) -> bool:
+        """Go on with half the cells; False: there are as few as may be.  Cost: O(cells)."""
+        return self._filter is not None and self._filter.halve()
 
     def let_go(self) -> None:
         """Hold nothing beside the filter."""
@@ -132,26 +156,23 @@ class Squeezed(Pipeline):
         self._counts["changes"] = before
 
     def _told(self, found: list[Changes]) -> list[Changes]:
-        """Of rows that came those that are new."""
-        out = []
-        assert self._recent is not None
+        """Of rows that came those that a filter tells, and those that come because others have left."""
+        assert self._filter is not None
         assert self._front is not None
-        for each in found:
-            fresh, seems = self._recent.put(each.ts, self._hashes(each.rows))
-            if not fresh.any():
-                continue
-            ts = each.ts[fresh]
-            beyond = 1.0 / (1.0 - np.minimum(seems[fresh], _SURE)) - 1.0
-            again = 2.0 * self._windows(ts) + 1.0  # a value that is missed once may be missed in every window
-            self.worth[:2] += beyond.sum(), (again * beyond * (beyond + 1.0)).sum()
-            self.worth[2] = max(self.worth[2], beyond.max())
-            columns = each.rows.filter(pa.array(fresh)).columns
-            rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-            out.append(Changes(ts, np.ones(ts.shape[0], np.int8), rows))
-            self._counts["changes"] += ts.shape[0]
+        out = []
+        for each in (*found, None):
+            verdict = self._filter.told(each, self._front.stages.done if each is None else _before(each), self._windows)
+            self._count(verdict)
+            if n := verdict.ts.shape[0]:
+                out.append(Changes(verdict.ts, np.ones(n, np.int8), verdict.rows))
+                self._counts["changes"] += n
         if self._since is not None and self._full(self._since):
-            self._recent = self._front = self._since = None
+            self._filter = self._front = self._since = None
         return out
+
+    def _count(self, verdict: Verdict) -> None:
+        self.worth[:MOST] += verdict.missed, verdict.wrong, verdict.squares, verdict.slack
+        self.worth[MOST] = max(self.worth[MOST], verdict.most)
 
     def _windows(self, ts: Array) -> Array:
         """How many windows the filter had told of before: float64 [n]."""
@@ -165,16 +186,6 @@ class Squeezed(Pipeline):
         assert self._front is not None
         level = self.stages.done == self._front.stages.done and self._passed == self._front._passed
         return level and window is not None and self.stages.done > since + window + 1
-
-    def _hashes(self, rows: Any) -> Array:
-        return hashed(rows.columns, self._hasher, "rows of DISTINCT")
-
-    def _made_front(self) -> Pipeline:
-        """What rows are before it is asked whether they are new, in time order."""
-        plan = self.plan
-        assert isinstance(plan, Distinct | Union)
-        below = plan.input if isinstance(plan, Distinct) else Union(plan.left, plan.right, all=True)
-        return Pipeline(below, self.scheduling, "append")
 
     @property
     def reached(self) -> tuple[Any, ...]:
@@ -195,14 +206,14 @@ class Squeezed(Pipeline):
     @property
     def apart(self) -> int:
         """Bytes of the filter, and of tuples that wait for it."""
-        return 0 if self._recent is None or self._front is None else self._recent.memory + self._front.memory
+        return 0 if self._filter is None or self._front is None else self._filter.memory + self._front.memory
 
     def capture(self) -> State:
         state = super().capture()
-        if self._recent is None or self._front is None:
+        if self._filter is None or self._front is None:
             return state
         filtered = {
-            "recent": self._recent.capture(),
+            "recent": self._filter.capture(),
             "front": self._front.capture(),
             "begun": self._begun,
             "since": self._since,
@@ -215,9 +226,24 @@ class Squeezed(Pipeline):
         if "squeezed" not in state:
             return
         held = Held(Held(state, "state of a query").state("squeezed"), "state of a filter")
-        self._recent = Recent.restored(held.part("recent"), self.window)
-        self._front = self._made_front()
+        self._filter = self._kind.restored(held.part("recent"))
+        self._front = self._kind.front()
         self._front.restore(held.state("front"))
         self._begun, self._since = held.integer_or_none("begun"), held.integer_or_none("since")
-        self.worth = held.array("worth", "float64", (3,)).copy()
+        self.worth = worth_of(held)
         held.end()
+
+
+def worth_of(held: Held) -> Array:
+    """What a state says of what filters told: float64 [WORTH].  Raises EnvelopeError."""
+    worth = held.array("worth", "float64", (None,))
+    if worth.shape == (3,):  # before there were two sides: missed, squares, most
+        return np.array([worth[0], 0.0, worth[1], 0.0, worth[2]])
+    if worth.shape != (WORTH,):
+        held.refuse(f"{WORTH} numbers of what was told", worth)
+    return np.array(worth)
+
+
+def _before(changes: Changes) -> int:
+    """The instant before the last of them, of which more may come."""
+    return int(changes.ts[-1]) - 1

@@ -9,7 +9,7 @@ Source: Cochran, Sampling Techniques, 1977, sections 2.9, 6.3 and, for random gr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from nile.execution.live.means.weighing import GROUPS, Told
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-__all__ = ["CONFIDENCE", "counted", "interval", "totalled"]
+__all__ = ["CONFIDENCE", "Precision", "counted", "interval", "totalled"]
 
 Array = np.ndarray[Any, Any]
 CONFIDENCE = 0.95
@@ -26,6 +26,16 @@ _T = 2.364624251592784
 """Student's quantile for as many degrees of freedom as there are random groups less one."""
 _FEW = 8
 """Sampled values below which of an average nothing is claimed."""
+
+
+class Precision(NamedTuple):
+    """How precise outputs are: fp, the share of them that is wrong; fn, the share of the exact ones that is missing.
+
+    Both in [0, 1].  Source: STREAM (CIDR 2003), section 5.3.
+    """
+
+    fp: float
+    fn: float
 
 
 def counted(value: Array, squares: Array, excess: float, *, found: bool = False) -> tuple[Array, Array]:
