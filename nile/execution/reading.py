@@ -143,12 +143,12 @@ class Reading:
         ts, named = selected(leaf, ts, named_leaf(leaf, batch))
         return Leaf(ts, named, last)
 
-    def again(self, leaf: Stream | Relation, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
-        """A leaf whose source other leaves name too: held once, passed through."""
+    def again(self, leaf: Stream | Relation, rows: int = _ROWS) -> Iterator[tuple[Array | None, pa.RecordBatch]]:
+        """A leaf whose source other leaves name too, as (ts, columns): held once, passed through."""
         ts, batch = self._held(leaf)
         for begin in range(0, batch.num_rows, rows):
             times = None if ts is None else ts[begin : begin + rows]
-            yield selected(leaf, times, named_leaf(leaf, batch.slice(begin, rows)))[1]
+            yield selected(leaf, times, named_leaf(leaf, batch.slice(begin, rows)))
 
     def _held(self, leaf: Stream | Relation) -> tuple[Array | None, pa.RecordBatch]:
         if leaf.name not in self._whole:

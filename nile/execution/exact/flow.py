@@ -2,7 +2,8 @@
 
 What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
 hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
-Inputs of joins, and partitions of window functions without PARTITION BY, are held whole.
+Inputs of joins without a key, of those of more than two inputs and of those under GROUP BY that are counted, and window
+functions without PARTITION BY, are held whole.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined
 from nile.execution.exact.one_group import OneGroup
 from nile.execution.exact.over import order_of, over_rows
-from nile.execution.exact.parting import Given, apart, parts, parts_of_all, row_hashes
-from nile.execution.exact.physical import one_key
+from nile.execution.exact.paired import Input, Pairing, can_be_paired, passed, placed, sides_in_parts
+from nile.execution.exact.parting import apart, parts, row_hashes
 from nile.execution.exact.pieces import Pieces
 from nile.execution.exact.relational import Path, Relational, as_left, grouped, left_after
 from nile.execution.exact.sorting import CODES, Sorter, footprint, together
@@ -46,7 +47,7 @@ from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of, leaves_of, walk
 from nile.summaries.heavy import pa
 
-__all__ = ["Flow", "Home", "flows", "parts_by_key"]
+__all__ = ["Flow", "Home", "flows"]
 
 Array = np.ndarray[Any, Any]
 _SHARE = 8
@@ -78,21 +79,6 @@ def flows(home: Home, plan: Plan) -> bool:
             return True
         needed += rows * (row_bytes(schema_of(leaf.fields)) + CODES)
     return needed > room_for_answers() // _WORKING
-
-
-def parts_by_key(plan: Plan) -> bool:
-    """Whether the join below selections and projections has one key of one type, so that its parts join alone."""
-    while isinstance(plan, ops.Filter | ops.Project | ops.Limit):
-        plan = plan.input
-    if not isinstance(plan, ops.Join) or plan.constraints or not plan.equal:
-        return False
-    on, _ = one_key(plan)
-    fields = {field.name: field.type for field in plan.fields}
-    return on is not None and len({fields[name] for name in on}) == 1
-
-
-def _key_hashes(at: int, batch: pa.RecordBatch) -> Array:
-    return row_hashes([batch.column(at)], batch.num_rows)
 
 
 class Flow:
@@ -129,6 +115,8 @@ class Flow:
         match plan:
             case Stream() | ops.Relation():
                 return self._leaf(plan)
+            case ops.Join() | ops.Outer() if can_be_paired(plan):
+                return self._paired(plan, path, most)
             case ops.Join():
                 return joined(plan, self._sides(plan, path))
             case ops.Outer():
@@ -163,11 +151,10 @@ class Flow:
         raise AssertionError(plan)  # these run as pipelines
 
     def _leaf(self, leaf: Stream | ops.Relation) -> Batches:
-        if leaf.alias in self._again:  # a source that comes once is read once
-            yield from self._reading.again(leaf)
-        elif isinstance(leaf, Stream):
-            for _, batch, _ in self._reading.stream_batches(leaf):
-                yield batch
+        if isinstance(leaf, Stream):
+            yield from (batch for _, batch in self._stream(leaf))
+        elif leaf.alias in self._again:
+            yield from (batch for _, batch in self._reading.again(leaf))
         else:
             yield from self._reading.relation_batches(leaf)
 
@@ -188,26 +175,45 @@ class Flow:
 
     def sides_in_parts(self, join: ops.Join, path: Path) -> Iterator[list[Side]]:
         """The inputs of a join that `parts_by_key`, part by part: what joins is in one."""
-        on, _ = one_key(join)
-        assert on is not None
-        inputs = []
-        for k, (each, key) in enumerate(zip(join.inputs, on, strict=True)):
-            schema = schema_of(each.fields)
-            at = schema.get_field_index(key)
-            batches = self._with_key(self.rows(each, (*path, k)), schema, at)
-            inputs.append(Given(batches, schema, partial(_key_hashes, at)))
-        for part in parts_of_all(inputs, self._spills, self._share):
-            yield [Side(rows, np.arange(rows.num_rows)) for rows in part]
+        return sides_in_parts(join, [self.rows(each, (*path, k)) for k, each in enumerate(join.inputs)],
+                              self._spills, self._share)  # fmt: skip
 
-    @staticmethod
-    def _with_key(batches: Batches, schema: pa.Schema, at: int) -> Batches:
-        """Rows whose key, a column's place, is not null, which equals nothing."""
-        for batch in batches:
-            rows = fitted(batch, schema)
-            yield rows.filter(rows.column(at).is_valid()) if rows.column(at).null_count else rows
+    def _paired(self, plan: ops.Join | ops.Outer, path: Path, most: int | None) -> Batches:
+        """A join of two inputs, part by part, in order."""
+        inputs = []
+        for k, each in enumerate(inputs_of(plan)):
+            timed = is_chain(each) and isinstance(leaves_of(each)[0], Stream)
+            at = (*path, k)
+            rows = self._timed(each, at) if timed else ((batch, None) for batch in self.rows(each, at))
+            inputs.append(Input(placed(rows, schema_of(each.fields)), each.fields, timed))
+        return Pairing(plan, inputs, self._spills, self._share, self._reading.threads).rows(most)
+
+    def _timed(self, plan: Plan, path: Path) -> Iterator[tuple[pa.RecordBatch, Array]]:
+        """Selections and projections over a stream, with the times of their rows: int64 [n] ns."""
+        self._counts.setdefault(path, 0)
+        if isinstance(plan, Stream):
+            found = ((batch, ts) for ts, batch in self._stream(plan))
+        else:
+            assert isinstance(plan, ops.Filter | ops.Project)
+            found = (passed(plan, *each) for each in self._timed(plan.input, (*path, 0)))
+        for batch, ts in found:
+            self._counts[path] += batch.num_rows
+            yield batch, ts
+
+    def _stream(self, leaf: Stream) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        if leaf.alias not in self._again:  # a source that comes once is read once
+            yield from ((ts, batch) for ts, batch, _ in self._reading.stream_batches(leaf))
+            return
+        for ts, batch in self._reading.again(leaf):
+            assert ts is not None
+            yield ts, batch
 
     def _grouped_join(self, plan: ops.Group, join: ops.Join, between: Sequence[ops.Project], path: Path) -> Batches:
         at = (*path, *(0,) * (len(between) + 1))
+        none = [Side(together([], schema_of(each.fields))) for each in join.inputs]
+        if can_be_paired(join) and grouped_rows(plan, join, between, none) is None:
+            yield from self._grouped(plan, self.rows(plan.input, (*path, 0)))
+            return
         sides = self._sides(join, at)
         counted = grouped_rows(plan, join, between, sides)
         paths = [at[: len(at) - k] for k in range(len(between) + 1)]

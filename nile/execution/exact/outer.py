@@ -15,7 +15,7 @@ from nile.operators.common.rows import join_codes
 from nile.sql.plan import Field, Join, Outer, Relation
 from nile.summaries.heavy import pa
 
-__all__ = ["outer_joined"]
+__all__ = ["has_partner", "outer_joined"]
 
 Array = np.ndarray[Any, Any]
 _CHOSEN = ("semi", "anti", "mark")
@@ -28,7 +28,7 @@ def outer_joined(plan: Outer, left: Side, right: Side) -> pa.RecordBatch:
     Cost: that of the join of equal keys and condition.  Raises KeyTypeError, MemoryRefused.
     """
     if plan.kind in _CHOSEN and plan.condition is None:
-        return _chosen(plan, left, _has_key(plan, left, right))
+        return _chosen(plan, left, has_partner(plan, left, right))
     sides = [_numbered(side, name) for side, name in zip((left, right), _ROWS, strict=True)]
     inputs = [
         Relation(name, name, (*below.fields, Field(name, pa.int64())))
@@ -68,7 +68,7 @@ def _chosen(plan: Outer, left: Side, partnered: Array) -> pa.RecordBatch:
     return left.batch.filter(pa.array(partnered == (plan.kind == "semi")))
 
 
-def _has_key(plan: Outer, left: Side, right: Side) -> Array:
+def has_partner(plan: Outer, left: Side, right: Side) -> Array:
     """Whether each row of the left has a partner by its key alone: bool [n].  No pair is made."""
     keys = [(_column(left, a), _column(right, b)) for a, b in plan.equal]
     mine, theirs = join_codes(keys, len(left), len(right))

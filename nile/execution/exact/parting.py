@@ -7,7 +7,8 @@ part is too large.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from nile.operators.common.rows import row_codes
 from nile.summaries.hashing import key_words, mixed
 from nile.summaries.heavy import pa
 
-__all__ = ["Given", "apart", "parts", "parts_of_all", "row_hashes"]
+__all__ = ["Given", "all_that_fits", "apart", "blocks", "one_part", "parts", "parts_of_all", "row_hashes"]
 
 Array = np.ndarray[Any, Any]
 Hashes = Callable[[pa.RecordBatch], Array]
@@ -82,34 +83,82 @@ def parts(
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One of several inputs that are parted alike."""
+    """One of several inputs that are parted alike.  kept: whether rows are wanted that other inputs have none for."""
 
     batches: Iterator[pa.RecordBatch]
     schema: pa.Schema
     hashes: Hashes
+    kept: bool = False
 
 
-def parts_of_all(inputs: Sequence[Given], spills: Spills, share: int, level: int = 0) -> Iterator[list[pa.RecordBatch]]:
+def parts_of_all(
+    inputs: Sequence[Given], spills: Spills, share: int, level: int = 0
+) -> Iterator[list[pa.RecordBatch | Spill]]:
     """The rows of several inputs in parts: those of one hash in one part, in the order in which they came.
 
-    Hashes that not all inputs have are left out.  A part takes no more than `share` bytes, but for one of one hash.
+    Hashes that not all inputs have are left out, but for those of an input that is `kept`.  A part is in memory, of
+    `share` bytes or less together, or a Spill for each input, all of one hash, which is closed behind it.
     """
+    held, fits = all_that_fits(inputs, share)
+    if fits:
+        yield [together(waiting, given.schema) for waiting, given in zip(held, inputs, strict=True)]
+        return
     lanes = []
-    for given in inputs:
+    for waiting, given in zip(held, inputs, strict=True):
         made = _Lanes(given.schema, given.hashes, spills, level)
-        for waiting in _gathered(given.batches, share // 2):
-            made.put(together(waiting, given.schema))
+        for some in _gathered(chain(waiting, given.batches), share // 2):
+            made.put(together(some, given.schema))
         lanes.append({at: (spill, size, alike) for at, (spill, size, alike) in enumerate(made.all()) if len(spill)})
-    for at in sorted(set[int].intersection(*(set(each) for each in lanes))):
-        here = [each[at] for each in lanes]
-        if sum(size for _, size, _ in here) <= share or all(alike for *_, alike in here) or level + 1 == _LEVELS:
+    there = set[int].intersection(*(set(each) for each in lanes))
+    there = there.union(*(each for each, given in zip(lanes, inputs, strict=True) if given.kept))
+    for at in sorted(there):
+        here = [each.get(at) or (spills.new(given.schema), 0, True) for each, given in zip(lanes, inputs, strict=True)]
+        if sum(size for _, size, _ in here) <= share:
             yield [together(list(spill.popped()), spill.schema) for spill, *_ in here]
+        elif all(alike for *_, alike in here) or level + 1 == _LEVELS:
+            yield [spill for spill, *_ in here]
+            for spill, *_ in here:
+                spill.close()
         else:
-            again = [
-                Given(spill.popped(), given.schema, given.hashes)
-                for (spill, *_), given in zip(here, inputs, strict=True)
-            ]
+            again = [replace(given, batches=spill.popped()) for (spill, *_), given in zip(here, inputs, strict=True)]
             yield from parts_of_all(again, spills, share, level + 1)
+
+
+def all_that_fits(inputs: Sequence[Given], share: int) -> tuple[list[list[pa.RecordBatch]], bool]:
+    """(of each input what was read, whether that is all and takes no more than `share` bytes)."""
+    held: list[list[pa.RecordBatch]] = [[] for _ in inputs]
+    taken = 0
+    for waiting, given in zip(held, inputs, strict=True):
+        for batch in given.batches:
+            waiting.append(batch)
+            taken += footprint(batch)
+            if taken > share:
+                return held, False
+    return held, True
+
+
+def one_part(given: Given, spills: Spills, share: int) -> pa.RecordBatch | Spill:
+    """All rows of an input in one: in memory where they take no more than `share` bytes."""
+    (held,), fits = all_that_fits([given], share)
+    if fits:
+        return together(held, given.schema)
+    spill = spills.new(given.schema)
+    for batch in chain(held, given.batches):
+        spills.put(spill, batch)
+    return spill
+
+
+def blocks(part: pa.RecordBatch | Spill, share: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, about `share` bytes at a time, one block at least; they may be asked for again."""
+    if not isinstance(part, Spill):
+        yield part
+        return
+    none = True
+    for waiting in _gathered(part.kept(), share):
+        none = False
+        yield together(waiting, part.schema)
+    if none:
+        yield together([], part.schema)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:

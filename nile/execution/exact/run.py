@@ -18,8 +18,9 @@ from nile.exact.state.arrow import in_place
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
 from nile.execution.exact.coming import Coming
-from nile.execution.exact.flow import Flow, Home, flows, parts_by_key
+from nile.execution.exact.flow import Flow, Home, flows
 from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
+from nile.execution.exact.paired import parts_by_key
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.exact.unnesting import unnested_rows

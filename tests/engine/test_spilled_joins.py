@@ -1,0 +1,118 @@
+"""Joins and window functions over more rows than memory holds: rows, order and bits as without a limit."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+
+ROOM = 200_000
+"""Bytes that an answer may take here: an operator works on an eighth, some 300 rows."""
+
+
+def table(rows: int, seed: int, keys: int) -> pa.Table:
+    """Keys of few values and of many, some null; one of them in a third of all rows; times that repeat."""
+    rng = np.random.default_rng(seed)
+    key = np.where(rng.random(rows) < 0.02, -7, rng.integers(0, keys, rows))
+    return pa.table(
+        {
+            "t": np.sort(rng.integers(0, rows, rows)),
+            "k": pa.array(key, mask=rng.random(rows) < 0.03),
+            "s": [f"x{v}" if v % 7 else None for v in rng.integers(0, 60, rows)],
+            "d": pa.array(rng.integers(0, 40, rows)).cast(pa.int32()),
+            "f": rng.normal(size=rows) * 10.0 ** rng.integers(-8, 8, rows),
+        }
+    )
+
+
+TABLES = {"a": table(3_000, 1, 2_000), "b": table(2_000, 2, 2_500), "empty": table(0, 3, 1), "few": table(40, 4, 9)}
+
+
+def opened(memory: str | None = None, *, timed: str = "abef") -> nile.Database:
+    db = nile.connect(memory=memory)
+    for name, rows in TABLES.items():
+        db.register(name, rows, time="t" if name[0] in timed else None)
+    return db
+
+
+def same(one: pa.Table, other: pa.Table) -> bool:
+    """Whether rows, their order, their types and the signs of zeros are the same."""
+    return one.schema == other.schema and repr(one.to_pydict()) == repr(other.to_pydict())
+
+
+def compared(text: str, monkeypatch: pytest.MonkeyPatch, timed: str = "abef") -> int:
+    """The same rows in the same order with a limit as without; bytes that were written."""
+    wanted = opened(timed=timed).sql(text).to_arrow()
+    monkeypatch.setattr("nile.engine.connect.LEAST_ROOM", ROOM)
+    answer = opened(f"{ROOM}", timed=timed).sql(text)
+    found = pa.Table.from_batches(list(answer.batches()), answer.schema)
+    assert same(found, wanted), f"{text}: {found.num_rows} rows, must be {wanted.num_rows}"
+    return answer.spilled_bytes
+
+
+KINDS = ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
+ON = ("a.k = b.k", "a.k = b.k AND a.d = b.d", "a.s = b.s AND a.f < b.f AND b.d < 3", "a.k = b.k AND a.f < b.f")
+TIMED = ("abef", "", "aef", "bef")
+
+
+@pytest.mark.parametrize(("kind", "on", "timed"), [
+    pytest.param(*case, marks=() if n % 7 == 0 else pytest.mark.slow)
+    for n, case in enumerate(itertools.product(KINDS, ON, TIMED))
+])  # fmt: skip
+def test_outer_joins(kind: str, on: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"SELECT a.t, b.t AS u, a.k, b.k AS l, a.s, b.f FROM a {kind} b ON {on}"
+    assert compared(text, monkeypatch, timed) > 0
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT t, f FROM a WHERE k IN (SELECT k FROM b)",
+    "SELECT t, f FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k)",
+    "SELECT t, f FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND a.f < b.f)",
+    "SELECT t, f FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.s = b.s AND a.f < b.f)",
+    "SELECT t, f FROM a WHERE d = 3 OR k IN (SELECT k FROM b)",
+    "SELECT x.t, y.t AS u FROM a x LEFT JOIN a y ON x.k = y.k AND x.t < y.t",
+    "SELECT a.t, e.t AS u FROM a LEFT JOIN empty e ON a.k = e.k",
+    "SELECT a.t, e.t AS u FROM empty e FULL JOIN a ON a.k = e.k",
+    "SELECT a.t, e.t AS u FROM a LEFT JOIN few e ON a.d = e.d",
+    "SELECT a.k, b.d, c.f FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN a c ON b.k = c.k AND b.d = c.d",
+    "SELECT a.t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k LIMIT 7 OFFSET 3",
+    "SELECT DISTINCT a.d, b.d AS e FROM a, b WHERE a.k = b.k",
+    "SELECT a.t, b.t AS u FROM a, b WHERE a.k = b.k AND a.s = b.s ORDER BY a.f",
+    "SELECT q.t, row_number() OVER (PARTITION BY q.k) AS r FROM (SELECT a.t, a.k FROM a, b WHERE a.k = b.k) q",
+    "SELECT a.d, sum(a.f * b.f) AS s, median(b.f) AS m FROM a, b WHERE a.k = b.k GROUP BY a.d",
+    "SELECT a.d, sum(a.f * b.f) AS s, count(*) AS n FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.d",
+])  # fmt: skip
+@pytest.mark.parametrize("timed", ["abef", pytest.param("", marks=pytest.mark.slow)])
+def test_other_joins(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(text, monkeypatch, timed) > 0
+
+
+def test_inputs_that_fit_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of few rows beside many of another source: nothing is written for their join."""
+    pairs = "SELECT e.t, x.t AS u FROM few e LEFT JOIN few x ON e.k = x.k AND e.f < x.f"
+    assert compared(f"{pairs} UNION ALL SELECT t, t AS u FROM a", monkeypatch) == 0
+
+
+def test_one_key_of_many_rows_is_joined_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row of one key, in one input or in both: no part of it fits."""
+    many = pa.table({"t": range(2_000), "k": pa.array([5] * 2_000), "v": range(2_000)})
+    some = pa.table({"t": range(40), "k": pa.array([5] * 30 + [None] * 5 + [7] * 5), "w": range(40)})
+
+    def database(memory: str | None) -> nile.Database:
+        return nile.connect(memory=memory).register("m", many).register("n", some).register("l", many, time="t")
+
+    texts = [f"SELECT m.v, n.w FROM m {kind} n ON m.k = n.k AND n.w > 27" for kind in KINDS]
+    texts.append("SELECT m.v FROM m WHERE NOT EXISTS (SELECT 1 FROM l WHERE l.k = m.k AND l.v + 1999 < m.v)")
+    texts.append("SELECT x.v, y.v AS w FROM l x FULL JOIN l y ON x.k = y.k AND x.v + 1998 < y.v")
+    for text in texts:
+        wanted = database(None).sql(text).to_arrow()
+        with monkeypatch.context() as patch:
+            patch.setattr("nile.engine.connect.LEAST_ROOM", ROOM)
+            answer = database(f"{ROOM}").sql(text)
+            found = pa.Table.from_batches(list(answer.batches()), answer.schema)
+        assert same(found, wanted), text
+        assert answer.spilled_bytes > 0
