@@ -9,7 +9,7 @@ from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["all_of", "column_of", "filtered", "maker", "schema_of", "tester", "value_of"]
+__all__ = ["all_of", "column_of", "filtered", "maker", "picks", "schema_of", "tester", "value_of"]
 
 
 def schema_of(fields: Sequence[Field]) -> pa.Schema:
@@ -38,6 +38,13 @@ def maker(items: Sequence[Item]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return make
+
+
+def picks(items: Sequence[Item], schema: pa.Schema) -> tuple[int, ...] | None:
+    """Where the columns of a projection are in batches of a schema; None: it does more than to pass columns on."""
+    places = [_place(item, schema) for item in items]
+    found = tuple(at for at in places if at is not None)
+    return found if found and len(found) == len(places) else None
 
 
 def _place(item: Item, schema: pa.Schema) -> int | None:

@@ -28,6 +28,7 @@ from nile.exact.plan.algebra import (
     Unbounded,
     Union,
 )
+from nile.exact.state.expire import Calendar
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 OTHER = pa.schema([("j", pa.int64()), ("u", pa.int64())])
@@ -207,11 +208,12 @@ def test_state_does_not_grow_with_the_stream(plan: Plan) -> None:
 
 
 def test_tuples_pushed_one_by_one_are_kept_in_few_blocks() -> None:
-    pipeline = Pipeline(Distinct(scan(window=Range(2000))))
+    pipeline = Pipeline(Group(scan(window=Range(2000)), ("k",), (Aggregate("most", "max", "v"),)))
     for at in range(3000):
         pipeline.push("s", np.array([at]), rows(KEYED, (at % 5, at)))
     stream = pipeline._built.streams[0]
     assert isinstance(stream, Stream)
+    assert isinstance(stream._expire, Calendar)
     blocks = [block for run in stream._expire._runs for block in run.blocks]
     assert sum(len(block[0]) for block in blocks) >= 2000
     assert len(blocks) < 24

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -21,6 +20,8 @@ from nile.exact.pipeline.first import Ordering
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.outer import OuterJoining
+from nile.exact.pipeline.over_window import DistinctOverWindow, OverWindow
+from nile.exact.pipeline.schedule import Delta
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.leaf import Stream
@@ -114,10 +115,10 @@ def wrong_once(step: Any) -> Any:
         if state["left"] and len(delta):
             state["left"] = 0
             if isinstance(self, Streaming):
-                return replace(delta, ts=delta.ts[:-1], sign=delta.sign[:-1], rows=delta.rows.slice(0, len(delta) - 1))
+                return Delta(delta.ts[:-1], delta.sign[:-1], delta.rows.slice(0, len(delta) - 1))
             sign = delta.sign.copy()
             sign[-1] = -sign[-1]
-            return replace(delta, sign=sign)
+            return Delta(delta.ts, sign, delta.rows, delta.until, delta.times)
         return delta
 
     return stepped
@@ -131,7 +132,9 @@ CONTROLS: list[tuple[Any, str, dict[str, Any]]] = [
     (OuterJoining, "SELECT a.id, b.id AS c FROM {0} FULL JOIN {1} ON a.k = b.k{where}",
      {"inputs": [("s1", "a"), ("s2", "b")]}),
     (Bag, "SELECT a.k FROM {0} EXCEPT SELECT b.k FROM {1}", {"inputs": [("s1", "a"), ("s2", "b")]}),
-    (Grouping, "SELECT a.k, count(*) AS c, sum(a.n) AS d FROM {0}{where} GROUP BY a.k", {}),
+    (Grouping, "SELECT a.k, count(*) AS c, max(a.n) AS d FROM {0}{where} GROUP BY a.k", {}),
+    (OverWindow, "SELECT a.k, count(*) AS c, sum(a.n) AS d FROM {0}{where} GROUP BY a.k", {}),
+    (DistinctOverWindow, "SELECT DISTINCT a.k FROM {0}{where}", {}),
     (Placing, "SELECT a.id, row_number() OVER (PARTITION BY a.k ORDER BY a.id) AS c FROM {0}{where}", {}),
     (Ordering, "SELECT a.id, a.n FROM {0}{where} ORDER BY a.n DESC NULLS LAST, a.id LIMIT 3", {}),
     (Hopping, "SELECT a.window_end, count(*) AS c FROM {0}{where} GROUP BY a.window_end",

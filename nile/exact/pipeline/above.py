@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.schedule import Delta, Operator
-from nile.exact.pipeline.sources.leaf import conformed, selected
+from nile.exact.pipeline.sources.leaf import projected, selected
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
+from nile.exact.state.columns import made
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import Held, State
 
@@ -77,7 +78,7 @@ class Projection:
     def step(self, to: int) -> Delta:
         """What is made of what changes up to `to`."""
         delta = self.below.step(to)
-        return delta.made_into(self._made(delta.rows))
+        return delta.made_into(self._made(delta.given))
 
     def time(self) -> int:
         """GetTime: the clock of the operator below."""
@@ -85,7 +86,7 @@ class Projection:
 
     def contents(self) -> Any:
         """The rows made of those below."""
-        return self._made(self.below.contents())
+        return made(self._made(self.below.contents()))
 
     def capture(self) -> State:
         """Nothing of its own."""
@@ -98,7 +99,7 @@ class Projection:
     def _made(self, rows: Any) -> Any:
         if not rows.num_rows:
             return nothing(self.schema)
-        return conformed(self.plan.make(rows), self.schema)
+        return projected(rows, self.plan)
 
     @property
     def memory(self) -> int:

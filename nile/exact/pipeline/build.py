@@ -10,16 +10,17 @@ from nile.exact.pipeline.counted import counts_alone
 from nile.exact.pipeline.figures import Counted, Path, counted_leaf, sides
 from nile.exact.pipeline.first import Ordering
 from nile.exact.pipeline.graph import GraphJoining
-from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.join import Joining
 from nile.exact.pipeline.outer import OuterJoining
+from nile.exact.pipeline.over_window import distinct, grouping
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.sessions import Opening
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
-from nile.exact.pipeline.sources.leaf import Incoming, Relation, Stream, chain_of
+from nile.exact.pipeline.sources.leaf import Incoming, Stream, chain_of
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
+from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream
 from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
 from nile.exact.pipeline.stages import Queue, Stage
@@ -180,7 +181,7 @@ class Built:
                 return outer
             case Group():
                 self.begins = self.begins or not plan.by
-                return Grouping(clock, plan, inputs[0], wanted=reader.come)
+                return grouping(clock, plan, inputs[0], wanted=reader.come)
             case Opened():
                 return Opening(plan, inputs[0])
             case Whole():
@@ -202,7 +203,7 @@ class Built:
             case First():
                 return Ordering(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case Distinct():
-                return Bag(clock, "distinct", inputs, plan.schema, wanted=reader.come)
+                return distinct(clock, plan, inputs[0], wanted=reader.come)
             case Union() if plan.all:
                 return UnionAll(clock, inputs, plan.schema)
             case Union() | Intersect() | Minus():

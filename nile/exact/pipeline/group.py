@@ -40,8 +40,8 @@ class Grouping(Stateful):
     """A group-by at work.  wanted: whether anyone reads the output, or only the contents at the end."""
 
     KIND: ClassVar = "group"
-    HELD: ClassVar = ("_counts", "_births", "_shown", "_states")
-    DERIVED: ClassVar = ("plan", "wanted", "_by", "_table", "_mark", "_born", "_reads")
+    HELD: ClassVar[tuple[str, ...]] = ("_counts", "_births", "_shown", "_states")
+    DERIVED: ClassVar[tuple[str, ...]] = ("plan", "wanted", "_by", "_table", "_mark", "_born", "_reads")
 
     def __init__(self, clock: Clock, plan: Group, below: Operator, *, wanted: bool = True) -> None:
         super().__init__(clock, [below], plan.schema)
@@ -182,19 +182,28 @@ class Grouping(Stateful):
     def restored(self, held: holding.Held) -> None:
         self._shown = held.flag("shown")
         n = 1
-        if self._table is not None:
+        if self._table is None:
+            self._counts, self._births, self._born = held.array("counts", "int64", (1,)).copy(), np.arange(1), 1
+        else:
             groups = held.rows("groups", self._key_schema())
             n = groups.num_rows
-            if not self._table.put(self._table.encode(groups.columns)):
+            counts = held.array("counts", "int64", (n,))
+            if not self._put(groups, counts):
                 held.refuse("groups that differ", "one of them twice")
-        room = 1 if self._table is None else self._table.room
-        self._counts = grown(held.array("counts", "int64", (n,)).copy(), room)
-        self._births = np.arange(room)
-        self._mark = np.full(room, -1, np.int64)
-        self._born = n
         parts = held.parts("states", len(self._states))
         for state, part in zip(self._states.values(), parts, strict=True):
             state.restore(part, n)
+
+    def _put(self, groups: Any, counts: Array) -> bool:
+        """Groups by their keys and rows of each, into an empty table; whether they all differ."""
+        assert self._table is not None
+        differ = self._table.put(self._table.encode(groups.columns))
+        room = self._table.room
+        self._counts = grown(counts.copy(), room)
+        self._births = np.arange(room)
+        self._mark = np.full(room, -1, np.int64)
+        self._born = groups.num_rows
+        return differ
 
     def _live(self) -> Array:
         """The codes of groups that have tuples, in the order they appeared; without keys the one there is."""

@@ -7,7 +7,6 @@ each different tuple that holds on either side.  Source: negative tuples, sectio
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,7 +139,7 @@ class Joining(Stateful):
         )  # fmt: skip
         out = self._told(ts[at], np.sign(sign[at]), out_left, out_right, None if until is None else until[at])
         if self.once:
-            out = replace(out, times=times)
+            out = out.standing_for(times)
         self._forget(rows, n, keys)
         return out
 

@@ -8,7 +8,6 @@ each side that keeps its rows.  Source: negative tuples, section 4; outer joins 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,7 +39,7 @@ class _Handed:
         rows = delta.rows
         if self._columns is not None:
             rows = pa.RecordBatch.from_arrays([rows.column(at) for at in self._columns], schema=self.schema)
-        self.delta = replace(delta, rows=rows)
+        self.delta = delta.made_into(rows)
 
     def step(self, to: int) -> Delta:  # noqa: ARG002
         """What was handed over for this step."""
@@ -105,12 +104,12 @@ class OuterJoining:
         for side, below in zip(self._sides, self.inputs, strict=True):
             side.hand(below.step(to))
         pairs = self._join.step(to)
-        out = empty(self.schema) if self._only_rows else replace(pairs, rows=self._full(pairs.rows.columns))
+        out = empty(self.schema) if self._only_rows else pairs.made_into(self._full(pairs.rows.columns))
         for handed in self._pairs.values():
             handed.hand(pairs)
         for at, kind, bag in self._alone:
             alone = bag.step(to)
-            alone = replace(alone, rows=self._padded(alone.rows, at, kind))
+            alone = alone.made_into(self._padded(alone.rows, at, kind))
             out = merged(out, alone, self.schema, by_sign=self.clock.scheduling != "ita")
         return out
 

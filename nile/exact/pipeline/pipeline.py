@@ -9,7 +9,6 @@ the input was batched.  Source: negative tuples, Definition 1 and sections 3 and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
-from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Stateful
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Signed, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
@@ -38,19 +37,13 @@ FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Signed):
     """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n].
 
     Only to be read.
     """
 
-    ts: Array
-    sign: Array
-    rows: Any
-
-    def __len__(self) -> int:
-        return int(self.ts.shape[0])
+    __slots__ = ()
 
 
 class _Window(Stateful):
@@ -116,7 +109,8 @@ class Pipeline:
         self._arrivals = {name: [at for at in self._built.arrivals if at.scan.name == name] for name in self._last}
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._built.stages[-1].operator = self._root
-        self.stages = Stages(self._built.stages, self._marks, self._pairs, self._tell)
+        marks = [*(each.nth for each in self._built.arrivals), *(each.next_leaving for each in self._built.streams)]
+        self.stages = Stages(self._built.stages, marks, self._pairs, self._tell)
         self.deferred = False
         """Whether what comes waits until its operators are run (`stages`), or `settle` is called."""
         self._found: list[Changes] = []
@@ -329,6 +323,8 @@ class Pipeline:
                 f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
             )
         floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
+        if times.shape[0] == 1 and times[0] >= floor:
+            return
         falls = times[1:] < times[:-1]  # centuries apart, a difference would not fit
         if times[0] < floor or falls.any():
             at = 0 if times[0] < floor else int(np.argmax(falls)) + 1
@@ -372,23 +368,16 @@ class Pipeline:
         if (changes := self._changes(delta)) is not None:
             self._found.append(changes)
 
-    def _marks(self, events: int) -> Iterator[int | None]:
-        """Instants by which each stream has so many events more."""
-        for arrivals in self._built.arrivals:
-            yield arrivals.nth(events)
-        for stream in self._built.streams:
-            yield stream.next_leaving(events)
-
     def _pairs(self) -> int:
-        return sum(each.pairs for each in self._built.joins)
+        return sum(each.pairs for each in self._built.joins) if self._built.joins else 0
 
     def _changes(self, delta: Delta) -> Changes | None:
         if self.emit == "snapshot":
             return None
-        if self.emit == "append" and not self.signed and (delta.sign < 0).any():
+        if self.emit == "append" and not self.signed and delta.gone:
             come = delta.sign > 0
             delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
         if not len(delta):
             return None
         self._counts["changes"] += len(delta)
-        return Changes(delta.ts, delta.sign, delta.rows)
+        return Changes(delta.ts, delta.sign, delta.given, delta.gone)

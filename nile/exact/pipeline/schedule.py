@@ -23,30 +23,36 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.columns import made
 from nile.exact.state.expire import NEVER, Calendar, joined, never, nothing, signs
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import kernels
 
-__all__ = ["Clock", "Delta", "Operator", "Stateful", "empty", "interleaved", "merged", "until_of"]
+__all__ = ["Clock", "Delta", "Operator", "Signed", "Stateful", "empty", "interleaved", "merged", "until_of"]
 
 EARLIEST = np.iinfo(np.int64).min
 _NO_TIMES = np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class Delta:
-    """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n], until int64 [n] or None (they do not expire).
+class Signed:
+    """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n] or the `Columns` of one.  Only to be read.
 
-    Only to be read.
-    times: int64 [n], how many rows that are alike to whoever asked so (`Reader.once`) each stands for; None for one.
+    gone: how many go, -1 where nobody has counted.
     """
 
-    ts: Array
-    sign: Array
-    rows: Any
-    until: Array | None = None
-    times: Array | None = None
-    _gone: int = -1
+    __slots__ = ("_gone", "given", "sign", "ts")
+
+    def __init__(self, ts: Array, sign: Array, rows: Any, gone: int = -1) -> None:
+        self.ts = ts
+        self.sign = sign
+        self.given = rows
+        self._gone = gone
+
+    @property
+    def rows(self) -> Any:
+        """The rows as a RecordBatch, made when it is first asked for."""
+        self.given = made(self.given)
+        return self.given
 
     @property
     def gone(self) -> int:
@@ -55,18 +61,38 @@ class Delta:
             self._gone = int(np.count_nonzero(self.sign < 0))
         return self._gone
 
+    def __len__(self) -> int:
+        return int(self.ts.shape[0])
+
+
+class Delta(Signed):
+    """Signed rows on their way.  until: int64 [n], when they expire, or None, they do not.
+
+    times: int64 [n], how many rows that are alike to whoever asked so (`Reader.once`) each stands for; None for one.
+    """
+
+    __slots__ = ("times", "until")
+
+    def __init__(
+        self, ts: Array, sign: Array, rows: Any, until: Array | None = None, times: Array | None = None, gone: int = -1
+    ) -> None:
+        super().__init__(ts, sign, rows, gone)
+        self.until = until
+        self.times = times
+
     def made_into(self, rows: Any) -> Delta:
         """The same with other rows, one for one."""
         return Delta(self.ts, self.sign, rows, self.until, self.times, self._gone)
+
+    def standing_for(self, times: Array) -> Delta:
+        """The same, of which each row stands for so many."""
+        return Delta(self.ts, self.sign, self.given, self.until, times, self._gone)
 
     @property
     def weight(self) -> Array:
         """How many rows come with each, negative: go: int64 [n]."""
         sign = np.sign(self.sign).astype(np.int64)
         return sign if self.times is None else sign * self.times
-
-    def __len__(self) -> int:
-        return int(self.ts.shape[0])
 
 
 @dataclass
@@ -222,8 +248,17 @@ class Stateful(ABC):
         """Put the operator's own tables back.  Raises EnvelopeError."""
 
     def _expired(self, i: int, delta: Delta) -> Delta:
-        """The input with what expires here up to the local clock."""
+        """The input with what expires here up to the local clock.
+
+        What comes after its time, as operators below that learn of time late may send it, never holds here: it would
+        go before it came.
+        """
         waiting = self._waiting[i]
+        if self.clock.scheduling == "ita" and delta.until is not None:
+            holds = delta.until > delta.ts
+            if not holds.all():
+                rows = delta.rows.filter(pa.array(holds))
+                delta = Delta(delta.ts[holds], delta.sign[holds], rows, delta.until[holds])
         if delta.until is not None:
             waiting.add(delta.until, delta.rows, delta.sign)
         until, rows = waiting.pop(self._local_clock)

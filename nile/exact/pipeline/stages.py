@@ -8,7 +8,7 @@ Source: STREAM (CIDR 2003), sections 3 and 4.2: operators, queues, and a schedul
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -72,6 +72,17 @@ class Queue:
         self.below.restore(held)
 
     @property
+    def waits(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def stepped(self, came: int, gone: int) -> None:
+        """The one above has taken so many tuples from the operator itself, of which nothing waited."""
+        self._time = None
+        self.below.positive += came
+        self.below.negative += gone
+
+    @property
     def first(self) -> int:
         """Tuples of what is taken next."""
         return len(self._waiting[0][1]) if self._waiting else 0
@@ -119,15 +130,15 @@ class Ran:
 class Stages:
     """The operators of a plan, inputs before what reads them, and the instants that they have yet to come to.
 
-    marks: instants by which each stream has as many events as a step should have; pairs: made by joins so far;
-    tell: takes what comes out at the root.
+    marks: of each stream the instant by which it has so many events more, None where it has fewer; pairs: made by joins
+    so far; tell: takes what comes out at the root.
     """
 
     HELD: ClassVar = ("stages", "to", "done", "steps")
     DERIVED: ClassVar = ("marks", "pairs", "tell", "_instants", "_first", "_last", "_events", "_asked")
 
     stages: list[Stage]
-    marks: Callable[[int], Iterator[int | None]]
+    marks: Sequence[Callable[[int], int | None]]
     pairs: Callable[[], int]
     tell: Callable[[Delta], None]
     to: int = EARLIEST
@@ -201,6 +212,8 @@ class Stages:
 
     def settle(self) -> None:
         """Let all come to all instants that wait, one after another."""
+        if not self.waits:
+            return
         root = self.stages[-1].operator
         while self._instants or self._last < self.to:
             if not self._instants:
@@ -214,8 +227,12 @@ class Stages:
             stage.turn = self._first
 
     def _decide(self) -> None:
-        later = (at for at in self.marks(self._events - 1) if at is not None and at > self._last)
-        self._last = min([self.to, *later])
+        least, before = self.to, self._last
+        for mark in self.marks:
+            at = mark(self._events - 1)
+            if at is not None and before < at < least:
+                least = at
+        self._last = least
         self._instants.append(self._last)
         self._asked, self._events = self._events, min(_MOST, 2 * self._events)
         self.steps += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +15,14 @@ from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.pipeline import Changes
-from nile.exact.pipeline.sources.leaf import conformed
+from nile.exact.pipeline.sources.leaf import projected
 from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.columns import made
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import MOST, Held, State
 
 __all__ = ["Passed", "Tail", "cut"]
-
-_NO_COUNTS = np.zeros((0, 2), np.int64)
 
 
 def cut(plan: Plan, nodes: int) -> tuple[Plan, tuple[Select | Project, ...]]:
@@ -37,13 +37,13 @@ def cut(plan: Plan, nodes: int) -> tuple[Plan, tuple[Select | Project, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What nodes made of changes: those that are left, and how many came out of each (int64 [nodes, 2]: +1, -1).
+    """What nodes made of changes: those that are left, and how many came out of each of the nodes, +1 and -1.
 
-    counts: [0, 2] where there is nothing to count.
+    counts: empty where there is nothing to count.
     """
 
     changes: list[Changes]
-    counts: Array
+    counts: Sequence[tuple[int, int]]
 
 
 class Tail:
@@ -67,39 +67,40 @@ class Tail:
         selected: the changes all satisfy the lowest node, a selection.
         """
         if not changes or not (self.nodes or self.append):
-            return Passed([each for each in changes if len(each)], _NO_COUNTS)
-        counts = np.zeros((len(self.nodes), 2), np.int64)
+            return Passed([each for each in changes if len(each)], ())
+        counts = [(0, 0)] * len(self.nodes)
         out = []
         for each in changes:
-            ts, sign, rows = each.ts, each.sign, each.rows
-            gone = int(np.count_nonzero(sign < 0))
+            ts, sign, rows, gone = each.ts, each.sign, each.given, each.gone
             for k, node in enumerate(self.nodes):
                 rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
                 if yes is not None:
                     ts, sign = ts[yes], sign[yes]
                     gone = int(np.count_nonzero(sign < 0)) if gone else 0
-                counts[k] += sign.shape[0] - gone, gone
+                came, went = counts[k]
+                counts[k] = came + sign.shape[0] - gone, went + gone
                 if not sign.shape[0]:
                     break
             else:
                 if self.append and gone:
                     come = sign > 0
-                    ts, sign, rows = ts[come], sign[come], rows.filter(pa.array(come))
+                    ts, sign, rows, gone = ts[come], sign[come], made(rows).filter(pa.array(come)), 0
                 if sign.shape[0]:
-                    out.append(Changes(ts, sign, rows))
+                    out.append(Changes(ts, sign, rows, gone))
         return Passed(out, counts)
 
     def add(self, passed: Passed) -> None:
         """Count what came out."""
-        if passed.counts.shape[0]:
-            self.counts += passed.counts
+        for counted, (came, went) in zip(self.counts, passed.counts, strict=False):
+            counted[0] += came
+            counted[1] += went
 
     def contents(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that stand above, made of those below."""
         for k, node in enumerate(self.nodes):
             rows = _made(node, rows, self.threads)[0]
             self.held[k] = rows.num_rows
-        return rows
+        return made(rows)
 
     def figures(self, below: Sequence[Figures]) -> list[Figures]:
         """Of the nodes and, with their paths in the whole plan, of all below them."""
@@ -140,10 +141,10 @@ def _kind(node: Select | Project) -> str:
     return Selection.KIND if isinstance(node, Select) else Projection.KIND
 
 
-def _made(node: Select | Project, rows: pa.RecordBatch, threads: int | None) -> tuple[pa.RecordBatch, Array | None]:
-    """(what a node makes of rows, which of them it keeps: bool [n], None all)."""
+def _made(node: Select | Project, rows: Any, threads: int | None) -> tuple[Any, Array | None]:
+    """(what a node makes of rows, `Columns` too; which of them it keeps: bool [n], None all)."""
     if isinstance(node, Project):
         if not rows.num_rows:
             return nothing(node.schema), None
-        return conformed(node.make(rows), node.schema), None
-    return kept(rows, node.test, threads) if rows.num_rows else (rows, None)
+        return projected(rows, node), None
+    return kept(made(rows), node.test, threads) if rows.num_rows else (rows, None)

@@ -7,7 +7,6 @@ row and window; memory: the rows of open windows, or the changes since the last 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -190,4 +189,4 @@ class Ticking:
 
 
 def _part(delta: Delta, yes: Array) -> Delta:
-    return replace(delta, ts=delta.ts[yes], sign=delta.sign[yes], rows=delta.rows.filter(pa.array(yes)))
+    return Delta(delta.ts[yes], delta.sign[yes], delta.rows.filter(pa.array(yes)), delta.until, delta.times)

@@ -122,12 +122,16 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`make` of the rows, one for one and in order; duplicates stay.  reads: the columns it looks at, None: any."""
+    """`make` of the rows, one for one and in order; duplicates stay.  reads: the columns it looks at, None: any.
+
+    picks: where its columns are among those of the input, if it only passes columns on; None: there is more to it.
+    """
 
     input: Plan
     make: Make
     schema: pyarrow.Schema
     reads: frozenset[str] | None = None
+    picks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

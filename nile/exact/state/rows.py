@@ -83,6 +83,10 @@ class RowTable:
     def release(self, codes: Array) -> None:
         """Forget rows; a code may be named twice."""
         kernels.release_codes(codes, self.index, self.hashes, self.free, self.meta)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Drop values of text that no row has, where they are many."""
         for at, values in self.encoder.values.items():
             if len(values) > 2 * len(self) + _SLACK:
                 self._sort_out(at)

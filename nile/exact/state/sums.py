@@ -23,6 +23,7 @@ from nile.summaries.errors import SumOverflow
 __all__ = [
     "DIGITS",
     "Counted",
+    "Linear",
     "State",
     "Summed",
     "Touches",
@@ -93,9 +94,10 @@ class State(ABC):
 
 
 _ALL = np.ones(4096, np.bool_)
+_NONE = np.zeros(0, np.int64)
 
 
-def _all(n: int) -> Array:
+def everyone(n: int) -> Array:
     """True for each of n, which is only read: bool [n]."""
     return _ALL[:n] if n <= _ALL.shape[0] else np.ones(n, np.bool_)
 
@@ -103,28 +105,53 @@ def _all(n: int) -> Array:
 def valid(column: Any) -> Array:
     """Which rows are not null, which is only read: bool [n]."""
     if not column.null_count:
-        return _all(len(column))
+        return everyone(len(column))
     found: Array = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
-class Counted(State):
+class Linear(State):
+    """A state that words of its column feed as well as the column.  width: numbers that it says of a pair."""
+
+    width: int
+
+    @abstractmethod
+    def words(self, column: Any) -> Array:
+        """A column as `note` takes it: int64 [n], as `Encoder` with exact floats makes it; nulls are any."""
+
+    @abstractmethod
+    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:
+        """Take tuples in, and say in old and new what each pair had before and after: int64 [width, pairs].
+
+        words: int64 [n]; counted: which are not null, bool [n].
+        """
+
+    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
+        numbers = np.empty((2, self.width, touches.pairs), np.int64)
+        counted = everyone(touches.sign.shape[0]) if column is None else valid(column)
+        self.note(touches, self.words(column), counted, *numbers)
+        return np.ascontiguousarray(numbers[0].T), np.ascontiguousarray(numbers[1].T)
+
+
+class Counted(Linear):
     """How many rows are not null; column None: all.  8 bytes per group."""
 
     HELD: ClassVar = ("_now",)
     DERIVED: ClassVar = ()
+    width = 1
 
     def __init__(self) -> None:
         self._now = np.zeros(1, np.int64)
 
-    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
+    def words(self, column: Any) -> Array:  # noqa: ARG002
+        return _NONE
+
+    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:  # noqa: ARG002
         self._now = grown(self._now, touches.room)
-        old, new = np.zeros(touches.pairs, np.int64), np.zeros(touches.pairs, np.int64)
-        counted = _all(touches.sign.shape[0]) if column is None else valid(column)
         counting.apply_counts(
-            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old, new
+            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old[0],
+            new[0],
         )  # fmt: skip
-        return old[:, None], new[:, None]
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         return in_place(np.ascontiguousarray(numbers[:, 0]), pa.int64())
@@ -147,7 +174,7 @@ class Counted(State):
         return int(self._now.nbytes)
 
 
-class Summed(State):
+class Summed(Linear):
     """Exact sum and count of a column of numbers; serves sum and avg.
 
     Whole numbers: 24 bytes per group.  Doubles: 40 bytes per group and 8 for every 32 binary digits between the least
@@ -155,11 +182,12 @@ class Summed(State):
     """
 
     HELD: ClassVar = ("_counts", "_digits", "_base", "_special")
-    DERIVED: ClassVar = ("_double", "_unsigned", "_encoder", "_now")
+    DERIVED: ClassVar = ("width", "_double", "_unsigned", "_encoder", "_now")
 
     def __init__(self, kind: Any) -> None:
         kind = plain(kind)
         self._double = bool(pa.types.is_floating(kind))
+        self.width = 2 if self._double else 3
         self._unsigned = bool(pa.types.is_uint64(kind))
         self._encoder = Encoder([kind], exact=True)
         self._counts = np.zeros(1, np.int64)
@@ -168,30 +196,27 @@ class Summed(State):
         self._special = np.zeros((1, 3), np.int64)
         self._now = np.zeros(1, np.float64)
 
-    def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
-        room, pairs = touches.room, touches.pairs
-        values = self._encoder.numbers(column)
-        self._counts = grown(self._counts, room)
-        self._digits = grown(self._digits, room)
-        added = valid(column)
-        counts = np.zeros((2, pairs), np.int64)
+    def words(self, column: Any) -> Array:
+        return self._encoder.numbers(column)
+
+    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:
+        room = touches.room
+        if self._counts.shape[0] < room:
+            self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
         if not self._double:
-            sums = np.zeros((2, pairs, 2), np.int64)
             summing.apply_integers(
-                touches.sign, touches.codes, values, added, self._unsigned, touches.touch, touches.first, touches.last,
-                self._digits, self._counts, sums[0], sums[1], counts[0], counts[1],
+                touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
+                touches.last, self._digits, self._counts, *old, *new,
             )  # fmt: skip
-            return _beside(sums[0], counts[0]), _beside(sums[1], counts[1])
-        self._digits, self._base = widened(self._digits, self._base, values)
-        self._special = grown(self._special, room)
-        self._now = grown(self._now, room)
-        sums = np.zeros((2, pairs), np.float64)
+            return
+        self._digits, self._base = widened(self._digits, self._base, words)
+        if self._now.shape[0] < room or self._special.shape[0] < room:
+            self._special, self._now = grown(self._special, room), grown(self._now, room)
         summing.apply_doubles(
-            touches.sign, touches.codes, values, added, touches.touch, touches.first, touches.last, self._base,
-            self._digits, self._special, self._now, self._counts, sums[0], sums[1], counts[0], counts[1],
+            touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
+            self._digits, self._special, self._now, self._counts, old[0].view(np.float64), new[0].view(np.float64),
+            old[1], new[1],
         )  # fmt: skip
-        bits = sums.view(np.int64)[:, :, None]
-        return _beside(bits[0], counts[0]), _beside(bits[1], counts[1])
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
@@ -264,14 +289,6 @@ class Summed(State):
     @property
     def memory(self) -> int:
         return int(self._counts.nbytes + self._digits.nbytes + self._special.nbytes + self._now.nbytes)
-
-
-def _beside(numbers: Array, counts: Array) -> Array:
-    """Columns int64 [n, w] and one more: int64 [n, w + 1]."""
-    out = np.empty((numbers.shape[0], numbers.shape[1] + 1), np.int64)
-    out[:, :-1] = numbers
-    out[:, -1] = counts
-    return out
 
 
 def widened(digits: Array, base: int, bits: Array) -> tuple[Array, int]:

@@ -236,12 +236,14 @@ def apply_integers(
     last: Array,
     digits: Array,
     counts: Array,
-    old: Array,
-    new: Array,
+    old_high: Array,
+    old_low: Array,
     old_count: Array,
+    new_high: Array,
+    new_low: Array,
     new_count: Array,
 ) -> None:
-    """As apply_doubles for whole numbers: digits int64 [groups, 2]; old, new: int64 [pairs, 2], high and low digit.
+    """As apply_doubles for whole numbers: digits int64 [groups, 2]; old_*, new_*: int64 [pairs], high and low digit.
 
     The sum is high * 2**32 + low, 0 <= low < 2**32.
     """
@@ -249,8 +251,8 @@ def apply_integers(
         code = codes[i]
         t = touch[i]
         if i == first[t]:
-            old[t, 0] = digits[code, 0]
-            old[t, 1] = digits[code, 1]
+            old_high[t] = digits[code, 0]
+            old_low[t] = digits[code, 1]
             old_count[t] = counts[code]
         if valid[i]:
             v = values[i]
@@ -268,6 +270,6 @@ def apply_integers(
         if i == last[t]:
             digits[code, 0] += digits[code, 1] >> 32
             digits[code, 1] &= _LOW
-            new[t, 0] = digits[code, 0]
-            new[t, 1] = digits[code, 1]
+            new_high[t] = digits[code, 0]
+            new_low[t] = digits[code, 1]
             new_count[t] = counts[code]

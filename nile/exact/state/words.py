@@ -24,31 +24,35 @@ _VIEWS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
 
 
 class Encoder:
-    """Columns of given types to words and back.  width: words of a row."""
+    """Columns of given types to words and back.
 
-    DERIVED: ClassVar = ("kinds", "exact", "values", "_first", "_mask", "_direct", "width")
+    width: words of a row; first: the first word of each column; mask: the first word that says which are null.
+    """
+
+    DERIVED: ClassVar = ("kinds", "exact", "values", "first", "mask", "_direct", "width")
 
     def __init__(self, kinds: Sequence[Any], *, exact: bool) -> None:
         self.kinds = tuple(kinds)
         self.exact = exact
         self.values: dict[int, Values] = {}  # by word
-        self._first: list[int] = []
+        self.first: list[int] = []
         at = 0
         for kind in self.kinds:
-            self._first.append(at)
+            self.first.append(at)
             if _listed(kind):
                 self.values[at] = Values(plain(kind))
             at += 2 if pa.types.is_decimal128(kind) else 1
-        self._mask = at
+        self.mask = at
         self._direct = [pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in self.kinds]
         self.width = at + max(1, -(-len(self.kinds) // _MASKED))
 
-    def encode(self, columns: Sequence[Any]) -> Array:
-        """int64 [n, width], row after row."""
-        n = len(columns[0]) if columns else 0
+    def encode(self, columns: Sequence[Any], n: int | None = None) -> Array:
+        """int64 [n, width], row after row.  n: how many, where there may be no columns."""
+        if n is None:
+            n = len(columns[0]) if columns else 0
         words = np.zeros((n, self.width), np.int64)
         for i, (kind, column) in enumerate(zip(self.kinds, columns, strict=True)):
-            at = self._first[i]
+            at = self.first[i]
             if n and self._direct[i] and not column.null_count:
                 numbers = column.to_numpy(zero_copy_only=False)
                 if numbers.dtype == np.int64:
@@ -59,7 +63,7 @@ class Encoder:
                     continue
             if column.null_count:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
-                words[:, self._mask + i // _MASKED] |= nulls.astype(np.int64) << (i % _MASKED)
+                words[:, self.mask + i // _MASKED] |= nulls.astype(np.int64) << (i % _MASKED)
             if pa.types.is_null(column.type):
                 continue
             if at in self.values:
@@ -81,13 +85,13 @@ class Encoder:
     def decode(self, words: Array) -> list[Any]:
         """The columns of rows of words."""
         out = []
-        some = bool(words[:, self._mask :].any())
+        some = bool(words[:, self.mask :].any())
         for i, kind in enumerate(self.kinds):
-            at = self._first[i]
+            at = self.first[i]
             if self._direct[i] and not some:
                 out.append(in_place(np.ascontiguousarray(words[:, at]), kind))
                 continue
-            nulls = (words[:, self._mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
+            nulls = (words[:, self.mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
             column = words[:, at]
             hidden = nulls if nulls.any() else None
             if pa.types.is_null(kind):
@@ -103,9 +107,14 @@ class Encoder:
                 out.append(from_numbers(column, kind, hidden))
         return out
 
+    def valid(self, words: Array, column: int) -> Array:
+        """Which rows have a value in a column: bool [n].  words: int64 [width, n], word after word."""
+        there: Array = (words[self.mask + column // _MASKED] >> (column % _MASKED)) & 1 == 0
+        return there
+
     def nulls(self, words: Array) -> Array:
         """Rows with a null: bool [n]."""
-        found: Array = words[:, self._mask :].any(axis=1)
+        found: Array = words[:, self.mask :].any(axis=1)
         return found
 
     @property

@@ -15,7 +15,7 @@ from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of
 from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.exact.unnesting import unnested_rows
-from nile.execution.values import all_of, maker, schema_of, tester
+from nile.execution.values import all_of, maker, picks, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.lists.values import element_kind, is_list
 from nile.expressions.tree import Column, Compare, Node, columns_of
@@ -81,7 +81,7 @@ class Compiler:
                 return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
             case ops.Project():
                 below = self.plan(node.input, (*path, 0))
-                return algebra.Project(below, maker(node.items), schema_of(node.fields), _read_by(node.items))
+                return _projected(below, node.items, schema_of(node.fields))
             case ops.Join():
                 return self._graph(node, path) if node.constraints else self._join(node, path)
             case ops.Outer():
@@ -253,7 +253,7 @@ class Compiler:
             below = given
         else:
             fields = schema_of([item.field for item in items])
-            below = algebra.Project(given, maker(items), fields, _read_by(items))
+            below = _projected(given, items, fields)
         below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
         grouped = algebra.Group(
@@ -277,7 +277,7 @@ class Compiler:
         out = tuple(
             ops.Item(field, Column(name, kind_of(field.type))) for field, name in zip(node.fields, made, strict=True)
         )
-        return algebra.Project(grouped, maker(out), schema_of(node.fields))
+        return _projected(grouped, out, schema_of(node.fields))
 
 
 def with_selections(plan: Plan) -> Plan:
@@ -331,8 +331,9 @@ def _type_of(node: Node, below: Plan) -> pa.DataType:
     return _KINDS[node.kind]()
 
 
-def _read_by(items: Sequence[ops.Item]) -> frozenset[str]:
-    return frozenset(name for item in items for name in columns_of(item.node))
+def _projected(below: algebra.Plan, items: Sequence[ops.Item], schema: pa.Schema) -> algebra.Project:
+    reads = frozenset(name for item in items for name in columns_of(item.node))
+    return algebra.Project(below, maker(items), schema, reads, picks(items, below.schema))
 
 
 def _links(pair: tuple[str, str], have: set[str], own: set[str]) -> bool:

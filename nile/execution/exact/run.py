@@ -66,7 +66,7 @@ def output_schema(query: Query, emit: str) -> pa.Schema:
 
 def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     """What changed, as a batch of `output_schema`."""
-    columns = found.rows.columns
+    columns = list(found.given.columns)
     if emit == "changes":
         columns.insert(0, in_place(np.ascontiguousarray(found.sign), pa.int8()))
     if emit in ("changes", "stream"):

@@ -21,6 +21,7 @@ from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Ran, Stages
 from nile.exact.pipeline.tail import Tail, cut
+from nile.exact.state.columns import Columns, made, picked
 from nile.execution.choice import Choice
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.promised import Known, Promised
@@ -366,18 +367,21 @@ class Running:
         leaves = [leaf for name, each in self.streams.items() if each is stream for leaf in self.leaves[name]]
         return max((at for leaf in leaves if (at := self.pipeline.open_from(leaf.alias)) is not None), default=None)
 
-    def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch) -> Iterator[tuple[str, Array, pa.RecordBatch]]:
+    def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch) -> Iterator[tuple[str, Array, Any]]:
         """(alias, times, rows) that each place of a stream in the statement has of its tuples, where it has any."""
         for leaf in self.leaves[name]:
+            times, rows = ts, None
             if isinstance(leaf, Relation):
                 times, rows = self.reading.signed(leaf, ts, batch)
                 yield leaf.alias, times, rows
                 continue
-            times, rows = selected(leaf, ts, self._named(leaf, batch))
+            rows = self._named(leaf, batch)
+            if leaf.where is not None:
+                times, rows = selected(leaf, ts, made(rows))
             if rows.num_rows:
                 yield leaf.alias, times, rows
 
-    def _named(self, leaf: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _named(self, leaf: Stream, batch: pa.RecordBatch) -> pa.RecordBatch | Columns:
         """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
         known = self._places.get(leaf.alias)
         if known is None or not batch.schema.equals(known[0]):
@@ -385,7 +389,7 @@ class Running:
         _, at, schema = known
         if at is None:
             return named_leaf(leaf, batch.select(list(self.reading.columns(leaf))))
-        return pa.RecordBatch.from_arrays([batch.column(k) for k in at], schema=schema)
+        return picked(batch, at, schema)
 
 
 def _raise(error: Exception) -> list[Changes]:

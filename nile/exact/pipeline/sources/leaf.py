@@ -1,4 +1,4 @@
-"""Leaves of a plan: a stream in its window (StreamScan with W-Expire), and a stored relation.
+"""A leaf of a plan: a stream in its window (StreamScan with W-Expire).
 
 Selections and projections above a stream depend on the tuple alone, so they are applied once, below W-Expire: a
 negative tuple is the stored result, not a second evaluation.
@@ -12,15 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty, merged
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
 from nile.exact.pipeline.sources.taken_back import TakenBack, without
 from nile.exact.plan.algebra import Plan, Project, Range, Rows, Scan, Select
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import NEVER, Calendar, after, joined, never, nothing, signs
+from nile.exact.state.columns import made, picked
+from nile.exact.state.expire import Calendar, after, joined, never, nothing, signs
 from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.line import Line
 from nile.summaries.errors import ConfigError, UnknownColumn
 
-__all__ = ["Incoming", "Relation", "Stream", "chain_of", "conformed", "selected"]
+__all__ = ["Incoming", "Stream", "applied", "chain_of", "conformed", "projected", "selected"]
 
 _NO_TIMES = np.zeros(0, np.int64)
 
@@ -51,6 +53,13 @@ def conformed(rows: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def projected(rows: Any, node: Project) -> Any:
+    """What a projection makes of rows, `Columns` where it only passes columns on.  Raises UnknownColumn."""
+    if node.picks is not None:
+        return picked(rows, node.picks, node.schema)
+    return conformed(node.make(made(rows)), node.schema)
+
+
 def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
     """(what lies under the selections and projections, those from below upwards)."""
     above: list[Select | Project] = []
@@ -61,7 +70,7 @@ def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
 
 
 def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[Any, Array | None]:
-    """(rows after the chain, the place of each in the input or None for all).
+    """(rows after the chain, `Columns` too; the place of each in the input or None for all).
 
     counts: int64 [1 + nodes of the chain], to which the rows that came in and out of each node are added.
     """
@@ -73,6 +82,7 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
         return joined([], above[-1].schema if above else rows.schema), at
     for k, node in enumerate(above, 1):
         if isinstance(node, Select):
+            rows = made(rows)
             yes = selected(rows, node.test)
             if not yes.all():
                 places = np.flatnonzero(yes)
@@ -81,7 +91,7 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
                 if not places.shape[0]:
                     return joined([], above[-1].schema), at
         else:
-            rows = conformed(node.make(rows), node.schema)
+            rows = projected(rows, node)
         counts[k] += rows.num_rows
     return rows, at
 
@@ -114,7 +124,7 @@ class Incoming:
     def take_back(self, at: int, ts: Array, rows: Any) -> None:
         """Tuples of times `ts` that were pushed go at the instant `at`."""
         rows, places = applied(conformed(rows, self.scan.schema), self.above, np.zeros_like(self.counts))
-        self.back.add(at, ts if places is None else ts[places], rows)
+        self.back.add(at, ts if places is None else ts[places], made(rows))
 
     def nth(self, n: int) -> int | None:
         """The time of the n-th waiting tuple (from 0), None if there are fewer."""
@@ -145,8 +155,21 @@ class Incoming:
             self._raw.popleft()
             self._kept.popleft()
         if len(raw) == 1:
-            return raw[0], ordinals[0], times[0], batches[0]
+            return raw[0], ordinals[0], times[0], made(batches[0])
         return np.concatenate(raw), np.concatenate(ordinals), np.concatenate(times), joined(batches, self.schema)
+
+    @property
+    def latest(self) -> int | None:
+        """The time of the last tuple that waits, None if none does."""
+        return int(self._raw[-1][-1]) if self._raw else None
+
+    def kept(self, to: int) -> tuple[Array, Any]:
+        """As `take`, of those that the chain keeps: their times, their rows, `Columns` too."""
+        raw = self._raw
+        if raw and raw[0][-1] <= to and (len(raw) == 1 or raw[1][0] > to):
+            self.taken += raw.popleft().shape[0]
+            return self._kept.popleft()[:2]
+        return self.take(to)[2:]
 
     def capture(self) -> State:
         """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""
@@ -156,7 +179,7 @@ class Incoming:
         for raw, (_, _, at) in zip(self._raw, self._kept, strict=True):
             kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
             first += raw.shape[0]
-        rows = joined([each[1] for each in self._kept], self.schema)
+        rows = made(joined([each[1] for each in self._kept], self.schema))
         waiting = {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
         return {**waiting, **self.back.capture()}
 
@@ -192,7 +215,7 @@ class Stream:
 
     KIND: ClassVar = "stream"
     HELD: ClassVar = ("arrivals", "negative", "_expire", "_forever", "_now")
-    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go")
+    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go", "_apart")
 
     def __init__(
         self, clock: Clock, scan: Scan, above: list[Select | Project], *, keep: bool = False, go: bool = True
@@ -204,9 +227,31 @@ class Stream:
         self.negative = 0
         self._keep = keep
         self._go = go
-        self._expire = Calendar(self.schema)
+        self._expire: Calendar | Line = Calendar(self.schema)
+        self._apart = False
         self._forever: list[Any] = []
         self._now = EARLIEST
+
+    @property
+    def may_line(self) -> bool:
+        """Whether its rows wait to leave in the order they came, and nobody else asks for them."""
+        return self.clock.negative and self._go and not self._keep and isinstance(self.window, Range)
+
+    def lined(self, line: Line) -> bool:
+        """Keep what waits to leave in a line, for whoever works on words; whether it may.
+
+        Not once a `step` had to take it back.  Cost: O(rows that wait), the first time.
+        """
+        if self._expire is not line:
+            if self._apart or isinstance(self._expire, Line) or not line.fill(self._expire):
+                return False
+            self._expire = line
+        return True
+
+    def arrived(self, to: int) -> tuple[Array, Any]:
+        """Of a stream in line: (times, rows) of what comes up to `to`."""
+        self._now = to
+        return self.arrivals.kept(to)
 
     def step(self, to: int) -> Delta:
         """Arrivals, and under `nta` negative tuples, up to `to`."""
@@ -223,12 +268,19 @@ class Stream:
         come = Delta(ts, signs(1, ts.shape[0]), rows, None if self.clock.negative else until)
         if not self._keep and not (self.clock.negative and self._go):
             return come
-        self._expire.add(until, rows)
-        gone, leaving = self._expire.pop(to)
+        calendar = self._calendar()
+        calendar.add(until, rows)
+        gone, leaving = calendar.pop(to)
         if not self.clock.negative:
             return come
         told = self._with(gone, leaving, come)
         return told if early is None else merged(early, told, self.schema, by_sign=True)
+
+    def _calendar(self) -> Calendar:
+        """What waits to leave, out of its line if it was in one."""
+        if isinstance(self._expire, Line):
+            self._expire, self._apart = self._expire.plain(), True
+        return self._expire
 
     def _until(self, ts: Array) -> Array:
         return after(ts, self.window.ns) if isinstance(self.window, Range) else never(ts)
@@ -243,7 +295,7 @@ class Stream:
         stay = without(ts, rows, since[since == at], back.filter(here))
         goes = (since < at) & (at < until)
         at, since, until, back = at[goes], since[goes], until[goes], back.filter(pa.array(goes))
-        self._expire.add(until, back, np.full(until.shape[0], -1, np.int8))
+        self._calendar().add(until, back, np.full(until.shape[0], -1, np.int8))
         if self._forever:
             held = joined(self._forever, self.schema)
             times = np.zeros(held.num_rows, np.int64)
@@ -262,8 +314,9 @@ class Stream:
             stay = np.ones(ts.shape[0], bool)
             stay[passing] = False
             out, ts, rows = out[stay], ts[stay], rows.filter(pa.array(stay))
-        self._expire.add(out, rows)
-        by, leaving = self._expire.pop(self.arrivals.taken - 1)
+        calendar = self._calendar()
+        calendar.add(out, rows)
+        by, leaving = calendar.pop(self.arrivals.taken - 1)
         return self._with(raw[by - first], leaving, Delta(ts, np.ones(ts.shape[0], np.int8), rows))
 
     def _with(self, gone: Array, leaving: Any, come: Delta) -> Delta:
@@ -301,7 +354,7 @@ class Stream:
         self._now = held.integer("clock")
         self.negative = held.integer("negative", 0, MOST)
         self.arrivals.restore(held.part("arrivals"))
-        self._expire.restore(held.part("leaving"))
+        self._calendar().restore(held.part("leaving"))
         rows = held.rows("staying", self.schema)
         self._forever = [rows] if rows.num_rows else []
         held.end()
@@ -313,53 +366,3 @@ class Stream:
     @property
     def memory(self) -> int:
         return self.arrivals.memory + self._expire.memory + int(sum(each.nbytes for each in self._forever))
-
-
-class Relation:
-    """Stored rows: they come at the pipeline's first instant and stay.
-
-    counts: int64 [1 + nodes of the chain above them], rows out of each.
-    """
-
-    KIND: ClassVar = "relation"
-    HELD: ClassVar = ("counts", "_rows", "_shown")
-    DERIVED: ClassVar = ("clock", "schema")
-
-    def __init__(self, clock: Clock, table: Any, above: list[Select | Project]) -> None:
-        self.clock = clock
-        self.schema = above[-1].schema if above else table.schema
-        whole = joined(table.to_batches(), table.schema) if table.num_rows else joined([], table.schema)
-        self.counts = np.zeros(1 + len(above), np.int64)
-        self._rows = applied(conformed(whole, table.schema), above, self.counts)[0]
-        self._shown = False
-
-    def step(self, to: int) -> Delta:
-        """All rows, once."""
-        if self._shown or self.clock.origin is None or to < self.clock.origin:
-            return empty(self.schema)
-        self._shown = True
-        n = self._rows.num_rows
-        return Delta(np.full(n, self.clock.origin, np.int64), np.ones(n, np.int8), self._rows)
-
-    def time(self) -> int:
-        """GetTime: stored rows never hold anyone back."""
-        return NEVER
-
-    def contents(self) -> Any:
-        """The rows."""
-        return self._rows if self._shown else joined([], self.schema)
-
-    def capture(self) -> State:
-        """The rows as they were read, which those above have seen, and whether they have."""
-        return {"counts": self.counts.copy(), "rows": self._rows, "shown": self._shown}
-
-    def restore(self, held: Held) -> None:
-        """Put captured rows in the place of those that the definition has now.  Raises EnvelopeError."""
-        self.counts[:] = held.counts("counts", self.counts.shape[0])
-        self._rows = held.rows("rows", self.schema)
-        self._shown = held.flag("shown")
-        held.end()
-
-    @property
-    def memory(self) -> int:
-        return int(self._rows.nbytes)

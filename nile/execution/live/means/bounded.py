@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -260,7 +259,7 @@ class BoundedSubscription(ExactSubscription):
     def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         passed = self._tail.passed(found, selected=selected)
         shown = list(range(self._made.shown))
-        told = [replace(each, rows=each.rows.select(shown)) for each in passed.changes]
+        told = [Changes(each.ts, each.sign, each.rows.select(shown), each.gone) for each in passed.changes]
         return passed, [changed(each, self.schema, self.choice.emit) for each in told]
 
     def _given(self, passed: Passed, batches: list[pa.RecordBatch]) -> None:
