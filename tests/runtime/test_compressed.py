@@ -289,11 +289,13 @@ def test_equal_queries_share_one_filter_and_part_with_what_each_has_told() -> No
     assert one.sharers == (one, other)
     assert one.approximate
     other.pause()
-    other.resume()
+    db.push("s", _rows(draw, 40, 1_000))
     assert one.sharers == (one,)
-    for step in range(40, 60):
+    other.resume()
+    for step in range(41, 60):
         db.push("s", _rows(draw, step, 1_000))
-        assert [each + 1 for each in _told(one)] == _told(other)
+    assert [each + 1 for each in _told(one)] == _told(other)
+    assert one.sharers == (one, other)  # filters of equal content
     assert one.estimate == other.estimate
     assert one.estimate.high > one.outputs
     db.close()

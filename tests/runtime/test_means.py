@@ -265,6 +265,34 @@ def test_a_restart_in_a_burst_loses_nothing_and_doubles_nothing(tmp_path: Path) 
     assert set(got.values()) <= {0, 1}
 
 
+def test_what_a_tuple_costs_is_learnt_of_what_comes_behind_a_restart(tmp_path: Path) -> None:
+    """Not of all tuples that the plan ever took in: a push would seem to cost nothing."""
+    draw = np.random.default_rng(5)
+
+    def measured(db: nile.Database) -> Any:
+        means = db._live.means
+        assert means is not None
+        means.meter = lambda: 1e-4 * sum(sum(gate.took.values()) for gate in means.gates)
+        return db.subscription("q").gate
+
+    for begin in (0.0, 1.0):
+        with nile.connect(tmp_path / "store", state="64MB", cpu=1.0, checkpoint=None) as db:
+            if not begin:
+                db.stream("s", _SCHEMA, time="t", keep=1)
+                for name in "qr":
+                    db.subscribe(QUERIES["groups"], name=name)
+            gate = measured(db)
+            assert (gate.bytes, gate.took_before) == ((gate.memory(), 4_100) if begin else (0, 0))
+            db.push("s", _rows(draw, begin, 4_000))
+            db.subscription("r").pause()
+            alone = db.subscription("r").gate
+            assert alone is not gate
+            assert alone.took_before == sum(gate.took.values())
+            db.subscription("r").resume()
+            db.push("s", _rows(draw, begin + 0.1, 100))
+            assert gate.cost.of(100) == pytest.approx(1e-2, rel=0.1)
+
+
 def test_a_query_that_was_kept_with_its_samples_goes_on_without_bounds(tmp_path: Path) -> None:
     """A database that is opened without bounds samples no more."""
     rows = _rows(np.random.default_rng(5), 0.0, 4_000)

@@ -15,7 +15,7 @@ from nile.execution.exact.promised import Known
 from nile.execution.exact.run import changed, output_schema
 from nile.execution.live.commits import Commits
 from nile.execution.live.indexed.standing import Indexed
-from nile.execution.live.likeness import alike, counts_of, differences
+from nile.execution.live.likeness import alike, counts_of
 from nile.execution.live.running import Running
 from nile.execution.reading import Readable
 from nile.sql.plan import Query
@@ -206,7 +206,8 @@ class ExactSubscription(Indexed):
         for each in list(mine.readers):
             each.unindexed()
             state = each._core()
-            each._more = differences(state, theirs.pipeline.capture()), state["origin"]
+            pairs = zip(each._counted(state), each._counted(theirs.pipeline.capture()), strict=True)
+            each._more = [here[name] - there[same] for (here, name), (there, same) in pairs], state["origin"]
             each._plan, each._turn = theirs, theirs.turn
             theirs.readers.append(each)
             each.regroup()
@@ -359,9 +360,13 @@ class ExactSubscription(Indexed):
         if self._more is not None:
             more, origin = self._more
             state["origin"] = state["origin"] if origin is None else origin
-            for (where, name), each in zip(counts_of(state), more, strict=True):
+            for (where, name), each in zip(self._counted(state), more, strict=True):
                 where[name] = where[name] + each
         return state
+
+    def _counted(self, state: State) -> list[tuple[Any, str]]:
+        """What counts since the query was asked, and so may be another number than its plan's: (where, name)."""
+        return list(counts_of(state))
 
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""

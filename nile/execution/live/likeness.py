@@ -9,7 +9,7 @@ from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.state.held import State
 from nile.execution.held import flat
 
-__all__ = ["alike", "counts_of", "differences"]
+__all__ = ["alike", "counts_of"]
 
 _COUNTS = ("tuples", "changes", "come", "gone", "pairs", "negative", "completed", "taken", "newest")
 """What a state counts since the query was asked: what follows does not depend on it."""
@@ -53,9 +53,3 @@ def alike(mine: Pipeline, other: Pipeline) -> bool:
             for name, array in arrays.items()
         )
     )
-
-
-def differences(mine: State, other: State) -> list[Any]:
-    """How much more `mine` has counted, for each of `counts_of`."""
-    pairs = zip(counts_of(mine), counts_of(other), strict=True)
-    return [here[name] - there[same] for (here, name), (there, same) in pairs]

@@ -62,6 +62,7 @@ class BoundedSubscription(ExactSubscription):
         self._total = np.zeros(2)
         self._groups = np.zeros(GROUPS)
         self._worst = 0
+        self._beside: dict[str, tuple[int, int]] = {}
         super().__init__(names, made.query, choice, live, commits, callback, state, None)
         self.query = query
         self.ending.append(self._leave)
@@ -74,11 +75,18 @@ class BoundedSubscription(ExactSubscription):
         leaves = [leaf for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)]
         self._attach(plan, Gate(self._made, {leaf.name: leaf.position for leaf in leaves}, self._hasher, self._level))
 
+    @property
+    def admitted(self) -> dict[str, tuple[int, int]]:
+        """Of each stream (tuples that it brought to this query, those that were let in)."""
+        gate = self.gate
+        return {name: (gate.came[name] + came, gate.took[name] + took) for name, (came, took) in self._beside.items()}
+
     def _level(self, gate: Gate, name: str, tuples: int) -> int:
         return self._means.level(gate, name, tuples)
 
     def _attach(self, plan: Running, gate: Gate) -> None:
         plan.gate = gate
+        self._beside = self._beside or dict.fromkeys(gate.came, (0, 0))
         gate.memory = partial(_memory, plan)
         self._means.add(gate)
 
@@ -98,12 +106,17 @@ class BoundedSubscription(ExactSubscription):
         return "bounded", super().shape
 
     def join(self, other: ExactSubscription) -> bool:
-        """As of any exact query, while both are exact."""
+        """As of any exact query, while both are exact or, as after a restart, have drawn the same."""
         if not isinstance(other, BoundedSubscription) or self._plan is other._plan:
             return super().join(other)
-        mine, theirs = self.gate, other.gate
-        if mine.level or theirs.level or not super().join(other):
+        mine, theirs, readers = self.gate, other.gate, list(self._plan.readers)
+        if not mine.alike(theirs) or not super().join(other):
             return False
+        for each in readers:
+            each._beside = {
+                name: (came + mine.came[name] - theirs.came[name], took + mine.took[name] - theirs.took[name])
+                for name, (came, took) in each._beside.items()
+            }
         self._means.remove(mine)
         theirs.weight = max(mine.weight, theirs.weight)
         return True
@@ -138,10 +151,9 @@ class BoundedSubscription(ExactSubscription):
         """Of each live stream: in = applied + late + shed + rejected; shed: tuples that no sample took."""
         with self._lock:
             told = {}
-            came, took = self.gate.came, self.gate.took
-            for name, stream in self._streams.items():
-                told[name] = stream.accounting + Accounting()
-                told[name].shed_applied(came[name] - took[name])
+            for name, (came, took) in self.admitted.items():
+                told[name] = self._streams[name].accounting + Accounting()
+                told[name].shed_applied(came - took)
                 told[name].check()
             return told
 
@@ -149,7 +161,7 @@ class BoundedSubscription(ExactSubscription):
     def budget(self) -> BudgetReport:
         """All of it asked; spent: the share of the tuples so far that was taken in."""
         with self._lock:
-            came, took = sum(self.gate.came.values()), sum(self.gate.took.values())
+            came, took = map(sum, zip(*self.admitted.values(), strict=True))
             share = took / came if came else 1.0
             return BudgetReport(1.0, share, "fraction", share)
 
@@ -281,9 +293,16 @@ class BoundedSubscription(ExactSubscription):
                 "total": self._total.copy(),
                 "groups": self._groups.copy(),
                 "peak": self.gate.peak,
-                "gate": self.gate.capture(),
+                "gate": self._gate_state(),
             }
             return {**super().capture(), "means": means}
+
+    def _gate_state(self) -> State:
+        """Of its gate, as if nobody else had come through it."""
+        state = self.gate.capture()
+        for name, (came, took) in self.admitted.items():
+            state[name] |= {"came": came, "took": took}
+        return state
 
     def _go_on_from(self, held: Held) -> None:
         """Raises EnvelopeError for a state that is not of this query."""
@@ -295,6 +314,7 @@ class BoundedSubscription(ExactSubscription):
         self.gate.restore(part.part("gate"))
         part.end()
         super()._go_on_from(held)
+        self.gate.resumed()
 
 
 def _memory(plan: Running) -> int:

@@ -90,6 +90,10 @@ class Narrow(Gate):
         other._each, other.room, other.fits = self._each, self.room, self.fits
         return other
 
+    def alike(self, other: Gate) -> bool:
+        assert isinstance(other, Narrow)
+        return super().alike(other) and (not self.level or self._each == other._each)
+
     @property
     def level(self) -> int:
         return int(self.pipeline().squeezed)
@@ -190,6 +194,10 @@ class CompressedSubscription(BoundedSubscription):
         super()._alone()
         self._base = _pipeline(self._plan).worth[:MOST] - worth
 
+    def _counted(self, state: State) -> list[tuple[Any, str]]:
+        """Of the whole plan alone: its operators begin to count anew when a filter takes their place."""
+        return [(where, name) for where, name in super()._counted(state) if where is state]
+
     @property
     def estimate(self) -> Estimate:
         """How many outputs the exact answer has so far; at least those there are, where none can be wrong."""
@@ -231,7 +239,7 @@ class CompressedSubscription(BoundedSubscription):
                 "worth": np.append(self._worth, _pipeline(self._plan).worth[MOST]),
                 "each": np.array([gate._each]),
                 "peak": gate.peak,
-                "gate": gate.capture(),
+                "gate": self._gate_state(),
             }
             return {**ExactSubscription.capture(self), "means": means}
 
@@ -249,6 +257,7 @@ class CompressedSubscription(BoundedSubscription):
         if not pipeline.squeezed:
             pipeline.worth = worth.copy()
         self._base = pipeline.worth[:MOST] - worth[:MOST]
+        gate.resumed()
 
 
 def _pipeline(plan: Running) -> Squeezed:

@@ -117,7 +117,23 @@ class Gate:
         other.weight, other.peak, other.grown, other.bytes = self.weight, self.peak, self.grown, self.bytes
         other.cost = self.cost.twin()
         other._restore(self.capture())
+        other.took_before = sum(other.took.values())
         return other
+
+    def resumed(self) -> None:
+        """Its plan holds what another process did: what comes now is measured beside that, not beside nothing."""
+        self.bytes, self.grown, self.peak_before = self.memory(), self.held(), self.peak
+        self.took_before = sum(self.took.values())
+
+    def alike(self, other: Gate) -> bool:
+        """Whether of what both let in the same is in the windows, at the same levels; or nothing that was drawn."""
+        if not self.level and not other.level:
+            return True
+        mine, theirs = self._ledgers, other._ledgers
+        return all(
+            (one.ends, one.took_in, one.levels) == (theirs[name].ends, theirs[name].took_in, theirs[name].levels)
+            for name, one in mine.items()
+        )
 
     @property
     def apart(self) -> int:

@@ -115,9 +115,9 @@ class Squeezed(Pipeline):
 
     def let_go(self) -> None:
         """Hold nothing beside the filter."""
-        kept, (plan, scheduling, signed) = self._counts, self._asked
+        kept, origin, (plan, scheduling, signed) = self._counts, self._clock.origin, self._asked
         Pipeline.__init__(self, plan, scheduling, "append", signed=signed)
-        self._counts, self._since = kept, None
+        self._counts, self._since, self._clock.origin = kept, None, origin
 
     def refill(self) -> None:
         """Take in what comes from now on, beside the filter."""
@@ -189,7 +189,7 @@ class Squeezed(Pipeline):
 
     @property
     def reached(self) -> tuple[Any, ...]:
-        return super().reached if self._front is None else (id(self), *self._front.reached)
+        return super().reached if self._front is None else (*super().reached, *self._front.reached)
 
     def open_from(self, name: str) -> int | None:
         return super().open_from(name) if self._front is None else self._front.open_from(name)
