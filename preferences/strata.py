@@ -31,6 +31,7 @@ _MISSED = 2.0  # a key of more tuples than so many sampled ones stand for would 
 _STEPS, _ROOTS = 24, 12
 _WHOLE = 1e-3  # so little that every rate is 1
 _WHOLE_KEYS = 64.0  # a key that is missed whole counts more than its variance: sizes are believed, not known
+_SPARED = 0.05  # of a budget, at least for taking in keys that are not listed, and as much for drawing their pairs
 _AGES = 4.0  # pairs drawn count more than keys: a histogram over ages knows no keys
 
 
@@ -56,12 +57,15 @@ class Strata(NamedTuple):
     taking: Array
 
 
-def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: bool) -> Strata:
+def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: bool, spared: float) -> Strata:
     """The rates under which pairs of the sample weigh about `weight`, and another unit of cost buys as much anywhere.
 
     With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
     variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.  Coins in
     blocks leave of it, at level 1, what falls by the square of y alone.
+
+    spared: what keys that are not listed get at least, for being taken in and again for being drawn.  Totals hardly
+    need them where few keys have nearly all pairs, but a histogram by key has most of its error there.
     """
     keys, left, right, pairs, loads = sizes
     worth = emitting / (_AGES * weight * weight)  # variance that is worth one unit of cost: that of drawing pairs
@@ -82,8 +86,15 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: 
             more = np.maximum(pairs * np.sqrt(worth / taking), more)
         of_left, of_right, _, cost = thinned(np.where(level < 1.0, kept, np.maximum(kept, more)))
     level = np.maximum(level, _LEAST)
+    least = min(1.0, spared / max(1e-9, taking * float((keys[:, :1, None] * loads[:, :1]).sum())))
+    level[:, 0] = np.maximum(level[:, 0], np.minimum(1.0, least / np.minimum(of_left[:, 0], of_right[:, 0])))
+    for part in (of_left, of_right):
+        part[:, 0] = np.maximum(part[:, 0], least / level[:, 0])
+    cost = taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
     came = level * of_left * of_right
     rate = np.minimum(1.0, 1.0 / (weight * came))
+    drawing = emitting * float((keys * pairs * came)[:, 0].sum())
+    rate[:, 0] = np.maximum(rate[:, 0], min(1.0, spared / max(1e-9, drawing)))
     none = keys <= 0.0
     in_all = np.where(none, 0.0, keys * level * cost).sum(axis=1)
     drawn = np.where(none, 0.0, keys * emitting * pairs * came * rate).sum(axis=1)
@@ -98,14 +109,15 @@ def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float, *, 
     budget, taking (of a tuple), emitting (of a pair): in one unit of cost; blocks: whether tuples are thinned in blocks
     of a stratum, of each of which as many come in, rather than each by itself.
     """
+    spared = _SPARED * budget
     low, high = _WHOLE, max(2.0, 1e3 * float((sizes.keys * sizes.pairs).sum()))
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
-        if float(_rates(sizes, middle, taking, emitting, blocks).cost.sum()) > budget:
+        if float(_rates(sizes, middle, taking, emitting, blocks, spared).cost.sum()) > budget:
             low = middle
         else:
             high = middle
-    return _rates(sizes, high, taking, emitting, blocks)
+    return _rates(sizes, high, taking, emitting, blocks, spared)
 
 
 def _cube_root(x: Array) -> Array:
@@ -124,7 +136,8 @@ def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Arra
     stands for; closeness: float64 [s], share of the pairs of a key's tuples that join.
 
     Keys that are not listed are taken to be as unlike as pairs say that keys are: of a left tuple the key has as many
-    right ones as there are pairs, and of a pair, were sizes log-normal, more by the same ratio again.
+    right ones as there are pairs, and of a pair, were sizes log-normal, more by the same ratio again.  What pairs their
+    tuples cannot make at that size, listed keys have.
     """
     n = np.maximum(counts, _SCARCE) * stands[:, None, None]
     n *= np.minimum(1.0, _KNOWN * tuples / np.maximum(n.sum(axis=1), 1e-9))[:, None, :]
@@ -138,6 +151,9 @@ def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Arra
     met = (pairs / np.maximum(closeness, 1e-12))[:, None] / np.maximum(tuples, 1.0)[:, ::-1]
     unlike = np.maximum(1.0, met / mean)
     size = np.minimum(mean * unlike * unlike, np.maximum(mean, _MISSED * stands[:, None]))
+    most = np.minimum(rest[:, 0] * size[:, 1], rest[:, 1] * size[:, 0]) * closeness
+    left_over = np.minimum(left_over, np.maximum(most, 1e-3))
+    joined *= (np.maximum(0.0, pairs - left_over) / np.maximum(joined.sum(axis=1), 1e-9))[:, None]
     made = np.minimum(left_over, np.maximum(size[:, 0] * size[:, 1] * closeness, left_over / others))
     like = left_over / made
 

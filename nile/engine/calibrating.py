@@ -161,7 +161,7 @@ def _passes(db: Database, begin: float) -> dict[str, float]:
     reading = _ns(lambda: _joinable(handed, _GAP))
     joined = _joinable(db, _GAP)
     look = Look(joined, 0)
-    looking = _ns(lambda: Look(joined, 0))
+    looking = _ns(lambda: Look(joined, 0).distinct)
 
     def weighing() -> None:
         fresh = Look(joined, 0)

@@ -125,7 +125,7 @@ def test_prices_decide_what_runs_and_the_same_prices_find_the_same() -> None:
         keys = (300 * np.random.default_rng(seed).random(4_000) ** 1.8).astype(np.int64)
         db.register(name, pa.table({"t": np.arange(4_000.0), "k": keys}), time="t")
     query = db.join("a", "b", on="k", window="600 s").prefer("desc").using(costs="machine")
-    free = replace(PRICES, start=0.0, begin=0.0, weigh=0.1)
+    free = replace(PRICES, start=0.0, begin=0.0, seen=5.0, weigh=0.1)
     ways = []
     for prices in (free, replace(free, look=1e6), PRICES):
         keep(prices)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.admitted import Admitted, Side
+from nile.operators.strategies.distinct import distinct_of
 from nile.summaries.hashing import KeyHasher, key_words
 from nile.summaries.heavy import pa
 from nile.summaries.key_types import is_hashed
@@ -30,7 +30,8 @@ _FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 16
 _TIMES = 1024
 _DENSE = 2
 """Numbers a tuple up to which joins take keys as they are."""
-_SCATTER = 4.0
+_COUNTED = 8192
+"""Tuples whose keys are counted each by itself, or half so many, as their hashes have it."""
 
 
 class Look:
@@ -56,9 +57,11 @@ class Look:
         self.every = tuple(max(1, n // seen) for n, seen in zip(self.tuples, wanted, strict=True))
         counts = np.zeros((2, self.slots), np.int32)
         ends: list[tuple[int, int]] = []
+        self._looked: list[tuple[Array, Array]] = []
         for k in (0, 1):
             words, valid = self._sample(k, int(self._seeds.integers(self.every[k])))
             kernels.slot_counts(words, valid, self.seed, self.shift, 0, 1, counts[k])
+            self._looked.append((words, valid))
             if words.shape[0]:
                 ends.append((int(words.min()), int(words.max())))
         self.hashed = sum(n for n, one in zip(self.tuples, streams, strict=True) if is_hashed(one.key.type))
@@ -149,16 +152,19 @@ class Look:
 
     @cached_property
     def distinct(self) -> float:
-        """About how many distinct keys there are, more than were seen: each of those seen once stands for the root of
-        `every`.
+        """About how many distinct keys there are, more than were seen: of some keys, by their hash, each is counted.
 
-        Source: Charikar, Chaudhuri, Motwani, Narasayya, "Towards Estimation Error Guarantees for Distinct Values",
-        PODS 2000 (GEE).
+        Cost: 2 ns a tuple looked at, and sorting some thousand.
         """
-        tuples = self.seen.sum(axis=0)
-        alone = self.slots * float((tuples == 1).sum()) / max(1, int((tuples == 0).sum()))  # by slots of one key
-        alone = min(self.keys, alone)
-        return min(float(sum(self.tuples)), self.keys - alone + alone * sqrt(sum(self.every) / 2))
+        mask = (1 << max(0, (self.looked // _COUNTED).bit_length())) - 1
+        parts = []
+        for words, valid in self._looked:
+            out = np.empty(words.shape[0] + 1, np.int64)
+            parts.append(out[: kernels.some_keys(words, valid, self.seed, mask, out)])
+        _, times = np.unique(np.concatenate(parts), return_counts=True)
+        tuples = float(sum(self.tuples) - sum(self.nulls))
+        met = float(self.seen.sum())
+        return max(1.0, min(tuples, (mask + 1) * distinct_of(times, met, tuples)))
 
     def weighed(self, cap: int) -> tuple[Array, Array, Array]:
         """(tuples, pairs wanted, slots with most of these per tuple first): float64 [slots] twice, int64 [slots].

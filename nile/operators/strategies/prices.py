@@ -31,11 +31,11 @@ class Prices:
     Per tuple: table, of one in memory, whose times are looked at once for all readings; read, handed over by Arrow
     otherwise and its time checked; parquet, read from a file, parquet_text besides where its key is text; csv, read
     from such a file; words, hashing a key of text, and taken, of the few that are looked at; seen, counted by the slot
-    of its key; look, admitted or refused; copy, of one that came in, text a key of text besides; code, a number as the
-    joins take it; encode, a key of text instead, and dense, numbers far apart besides, by how many distinct ones there
-    are; sift, told by its key whether it may have partners; join, the exact join, by distinct keys, chain, of many
-    tuples in a short window, and branch where an arrival may or may not find a partner; count, its range of matches and
-    its place in its key's list, by distinct keys; promise, queues of promising regions.
+    of its key, and some keys by themselves; look, admitted or refused; copy, of one that came in, text a key of text
+    besides; code, a number as the joins take it; encode, a key of text instead, and dense, numbers far apart besides,
+    by how many distinct ones there are; sift, told by its key whether it may have partners; join, the exact join, by
+    distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
+    count, its range of matches and its place in its key's list, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
     Per pair, columns handed out, by how many a tuple has: pair, of the exact join, and, of tuples that came in,
     chosen; emit, written from lists in any order, and, of a sample, drawn; named, besides where the key is text; far,
@@ -52,7 +52,7 @@ class Prices:
     csv: float = 360.0
     words: float = 16.0
     taken: float = 30.0
-    seen: float = 8.2
+    seen: float = 12.5
     weigh: float = 52.0
     look: float = 4.0
     copy: float = 11.0

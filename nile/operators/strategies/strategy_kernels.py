@@ -10,8 +10,8 @@ from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, kernel
 
 __all__ = [
-    "admit", "draw_pairs", "join_strata", "slot_counts", "slots_of", "sum_slots", "sum_stands", "weigh_slots",
-    "window_ranges", "write_best",
+    "admit", "draw_pairs", "join_strata", "slot_counts", "slots_of", "some_keys", "sum_slots", "sum_stands",
+    "weigh_slots", "window_ranges", "write_best",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +74,23 @@ def slots_of(words: Array, places: Array, seed: int, shift: int, out: Array) -> 
     """out[i]: the slot of tuple places[i].  places, out: int64 [m]."""
     for i in range(places.shape[0]):
         out[i] = np.int64(mix(words[places[i]], U8(seed)) >> U8(shift))
+
+
+@kernel
+def some_keys(words: Array, valid: Array, seed: int, mask: int, out: Array) -> int:
+    """The keys of those tuples the lowest bits of whose hash, `mask`, are 0: all of some keys; returns how many.
+
+    words, valid, seed: as `slot_counts`; out: int64 [n + 1].
+    """
+    at = 0
+    check = valid.shape[0] > 0
+    for i in range(words.shape[0]):
+        out[at] = words[i]
+        taken = (mix(words[i], U8(seed)) & U8(mask)) == U8(0)
+        if check:
+            taken = taken & valid[i]
+        at += 1 if taken else 0
+    return at
 
 
 @kernel
