@@ -13,10 +13,11 @@ import pytest
 
 import nile
 from nile.exact.join.threads import together, useful
-from nile.exact.pipeline import pieces
+from nile.exact.pipeline import group, pieces
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.pipeline.sources import streams
 from nile.exact.plan.algebra import Join, Range, Scan
+from nile.execution.held import packed
 from nile.execution.live import subscriptions
 from nile.runtime import abreast
 from nile.runtime.abreast import Ahead, shared_out, worked_ahead
@@ -112,6 +113,47 @@ def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: p
         monkeypatch.setattr(each, "together", noted)
     assert _told(3, seed) == one
     assert 3 in cut
+
+
+@pytest.mark.parametrize(
+    "by", ["", "GROUP BY a.k", "GROUP BY b.w", "GROUP BY a.k % 3, b.w"], ids=["all", "key", "text", "both"]
+)
+def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Parts of the groups by threads, groups looked up in pieces: every sum, output and byte of state."""
+    cut: list[int] = []
+
+    def noted(calls: Any) -> None:
+        cut.append(len(calls))
+        together(calls)
+
+    monkeypatch.setattr(group, "_PIECE", 20)
+    monkeypatch.setattr(group, "together", noted)
+    told: list[list[Any]] = []
+    for threads in (1, 4):
+        draw = random.Random(7)
+        with nile.connect(threads=threads) as db:
+            for name in "ab":
+                db.stream(name, [*SCHEMA, ("w", pa.string()), ("n", pa.uint64())], time="t")
+            query = db.subscribe(
+                "SELECT count(*) AS n, count(b.w) AS m, sum(a.v) AS x, sum(b.n) AS y, avg(b.v) AS z, stddev(a.v) AS d, "
+                f"max(b.v) AS o FROM a, b WHERE a.k = b.k {by} WINDOW 3",
+                emit="changes",
+            )
+            told.append([])
+            for step in range(12):
+                rows: dict[str, list[Any]] = {
+                    "t": sorted(step / 2 + draw.random() for _ in range(40)),
+                    "k": [draw.choice([None, *range(30)]) for _ in range(40)],
+                    "v": [draw.choice([None, 1e300, -1e300, 0.1, 2.5, float("nan"), 1e-9]) for _ in range(40)],
+                    "w": [draw.choice([None, "x", "y", "z" * draw.randint(1, 9)]) for _ in range(40)],
+                    "n": [draw.randint(0, 2**40) for _ in range(40)],
+                }
+                db.push("ab"[step % 2], rows)
+                told[-1] += [repr(batch.to_pylist()) for batch in query.poll()]
+            told[-1].append(packed("query", query.capture()))
+        assert (max(cut, default=1) == 4) == (threads == 4)
+    assert told[0] == told[1]
+    assert len(told[0]) > 5
 
 
 @pytest.mark.parametrize("limit", [400, 30, -1])

@@ -8,11 +8,14 @@ Memory: O(groups) for the former (`nile.exact.state.sums`).  Source: negative tu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
 from nile.exact.plan.algebra import Aggregate, Group
 from nile.exact.state import arrow
@@ -28,6 +31,9 @@ from nile.exact.state.sums import Counted, State, Summed, Touches
 __all__ = ["Grouping"]
 
 kernels: Any = arrow.Late("nile.exact.state.group_kernels")
+
+_PIECE = 1 << 15
+"""Tuples from which on a thread of their own is worth having."""
 
 Key: TypeAlias = tuple[Any, ...]
 """(kind of state, the column or columns that it is of, a number where no two aggregates share it)."""
@@ -90,7 +96,7 @@ class Grouping(Stateful):
             return empty(self.schema)
         codes = np.zeros(n, np.int64)
         if self._table is not None:
-            codes = self._table.codes(self._table.encode([delta.rows.column(i) for i in self._by]))
+            codes = self._codes(self._table, [delta.rows.column(i) for i in self._by])
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
@@ -102,6 +108,8 @@ class Grouping(Stateful):
         )  # fmt: skip
         touch_ts, touch_code, before, after, first, last = pairs[1:, :held]
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
+        if (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
+            touches.shared = partial(_shared, parts)
         read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
         out = None
         if self.wanted:
@@ -124,6 +132,17 @@ class Grouping(Stateful):
             if gone.shape[0]:
                 self._table.release(gone)
         return empty(self.schema) if out is None else out
+
+    def _codes(self, table: RowTable, columns: list[Any]) -> Array:
+        """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""
+        n = len(columns[0])
+        pieces = useful(self.clock.threads, n, _PIECE)
+        if pieces == 1:
+            return table.codes(table.encode(columns))
+        words, codes = table.encode(columns), np.empty(n, np.int64)
+        together([partial(table.find, words, cut, codes) for cut in pieces_of(n, pieces)])
+        table.add(words, codes)
+        return codes
 
     def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:
         """The row of nothing, at the pipeline's first instant, before what else there is."""
@@ -220,6 +239,15 @@ class Grouping(Stateful):
         tables = self._counts.nbytes + self._births.nbytes + self._mark.nbytes
         tables += 0 if self._table is None else self._table.memory
         return int(tables + sum(state.memory for state in self._states.values()))
+
+
+def _shared(parts: int, kernel: Callable[..., None], *given: Any) -> None:
+    """Call a kernel for each part of the groups on a thread of its own; parts: a power of two.
+
+    Each group's tuples are one thread's, in their order, so sums, and what is read of them, do not depend on how many
+    threads there are.
+    """
+    together([partial(kernel, *given, part, parts - 1) for part in range(parts)])
 
 
 def _column(rows: Any, at: int | tuple[int, ...] | None) -> Any:

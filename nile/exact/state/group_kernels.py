@@ -106,10 +106,17 @@ def apply_counts(
     now: Array,
     old: Array,
     new: Array,
+    part: int,
+    mask: int,
 ) -> None:
-    """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples."""
+    """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples.
+
+    part, mask: only of groups with (group >> 3) & mask == part, so that threads write to other lines of the cache.
+    """
     for i in range(weight.shape[0]):
         code = codes[i]
+        if (code >> 3) & mask != part:
+            continue
         t = touch[i]
         if i == first[t]:
             old[t] = now[code]

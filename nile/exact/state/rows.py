@@ -75,6 +75,16 @@ class RowTable:
                 return codes
             self._grow()
 
+    def find(self, words: Array, cut: slice, codes: Array) -> None:
+        """codes[cut]: those of rows of words that have one, -1 of others.  Threads may do parts of this at once."""
+        kernels.find_words(words, cut.start, cut.stop, codes, self.index, self.kept, self.hashes)
+
+    def add(self, words: Array, codes: Array) -> None:
+        """Give rows of words a code for which `find` has found none, as `codes` would have."""
+        new = np.flatnonzero(codes < 0)
+        if new.shape[0]:
+            codes[new] = self.codes(words[new])
+
     def put(self, words: Array) -> bool:
         """Rows of words into an empty table, as codes 0 to n - 1; whether they were all different."""
         self.codes(words)

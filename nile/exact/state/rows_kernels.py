@@ -75,6 +75,28 @@ def intern_words(
 
 
 @kernel
+def find_words(words: Array, begin: int, end: int, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
+    """codes[i]: the code of row i of words, begin <= i < end, -1: it has none yet.  As `intern_words`."""
+    mask = index.shape[0] - 1
+    for i in range(begin, end):
+        h = hashed(words, i)
+        at = h & mask
+        codes[i] = -1
+        while index[at] != 0:
+            seen = index[at] - 1
+            if hashes[seen] == h:
+                same = True
+                for c in range(words.shape[1]):
+                    if kept[seen, c] != words[i, c]:
+                        same = False
+                        break
+                if same:
+                    codes[i] = seen
+                    break
+            at = (at + 1) & mask
+
+
+@kernel
 def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool) -> None:
     """Fill an empty index with the codes below `used` that are in use (hash >= 0); again: hash their words anew."""
     mask = index.shape[0] - 1

@@ -131,11 +131,18 @@ def apply_squares(
     new: Array,
     old_count: Array,
     new_count: Array,
+    part: int,
+    mask: int,
 ) -> None:
-    """As `sums_kernels.apply_doubles`, of `distance`; squares int64 [groups, 2 d]."""
+    """As `sums_kernels.apply_doubles`, of `distance`; squares int64 [groups, 2 d].
+
+    part, mask: as of `group_kernels.apply_counts`.
+    """
     scratch = np.empty(5 * digits.shape[1] + 2, np.int64)
     for i in range(sign.shape[0]):
         code = codes[i]
+        if (code >> 3) & mask != part:
+            continue
         t = touch[i]
         if i == first[t]:
             old[t] = now[code]

@@ -7,6 +7,7 @@ Every state reads, for each pair (instant, group) that changed, its value before
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,13 +43,18 @@ summing: Any = arrow.Late("nile.exact.state.sums_kernels")
 DIGITS = 80  # of 32 bits: more than any sum of doubles has
 
 
+def _whole(kernel: Callable[..., None], *given: Any) -> None:
+    """All groups in one part."""
+    kernel(*given, 0, 0)
+
+
 @dataclass(slots=True)
 class Touches:
     """Tuples and the pairs (instant, group) they touch.
 
     sign int8 [n]; weight int64 [n], how many rows come, negative: go (more than one only where all that is asked is
     how many); codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
-    below this.
+    below this; shared: calls a kernel with what is given, a part of the groups and a mask, for all parts.
     """
 
     sign: Array
@@ -58,6 +64,7 @@ class Touches:
     first: Array
     last: Array
     room: int
+    shared: Callable[..., None] = _whole
 
     @property
     def pairs(self) -> int:
@@ -148,7 +155,8 @@ class Counted(Linear):
 
     def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:  # noqa: ARG002
         self._now = grown(self._now, touches.room)
-        counting.apply_counts(
+        touches.shared(
+            counting.apply_counts,
             touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old[0],
             new[0],
         )  # fmt: skip
@@ -204,7 +212,8 @@ class Summed(Linear):
         if self._counts.shape[0] < room:
             self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
         if not self._double:
-            summing.apply_integers(
+            touches.shared(
+                summing.apply_integers,
                 touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
                 touches.last, self._digits, self._counts, *old, *new,
             )  # fmt: skip
@@ -212,7 +221,8 @@ class Summed(Linear):
         self._digits, self._base = widened(self._digits, self._base, words)
         if self._now.shape[0] < room or self._special.shape[0] < room:
             self._special, self._now = grown(self._special, room), grown(self._now, room)
-        summing.apply_doubles(
+        touches.shared(
+            summing.apply_doubles,
             touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
             self._digits, self._special, self._now, self._counts, old[0].view(np.float64), new[0].view(np.float64),
             old[1], new[1],

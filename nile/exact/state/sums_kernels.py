@@ -191,16 +191,21 @@ def apply_doubles(
     new: Array,
     old_count: Array,
     new_count: Array,
+    part: int,
+    mask: int,
 ) -> None:
     """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after.
 
     bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
     how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
     pair.
+    part, mask: as of `group_kernels.apply_counts`.
     """
     scratch = np.empty(digits.shape[1], np.int64)
     for i in range(sign.shape[0]):
         code = codes[i]
+        if (code >> 3) & mask != part:
+            continue
         t = touch[i]
         if i == first[t]:
             old[t] = now[code]
@@ -242,13 +247,18 @@ def apply_integers(
     new_high: Array,
     new_low: Array,
     new_count: Array,
+    part: int,
+    mask: int,
 ) -> None:
     """As apply_doubles for whole numbers: digits int64 [groups, 2]; old_*, new_*: int64 [pairs], high and low digit.
 
     The sum is high * 2**32 + low, 0 <= low < 2**32.
+    part, mask: as of `group_kernels.apply_counts`.
     """
     for i in range(sign.shape[0]):
         code = codes[i]
+        if (code >> 3) & mask != part:
+            continue
         t = touch[i]
         if i == first[t]:
             old_high[t] = digits[code, 0]
