@@ -149,6 +149,18 @@ def test_a_window_of_much_text_lets_go_of_what_has_left() -> None:
     assert max(sizes[20:]) <= 1.1 * max(sizes[5:20])
 
 
+def test_after_a_burst_the_room_of_a_window_is_let_go() -> None:
+    pipeline = Pipeline(Distinct(_scan(10)))
+    rows = _rows(np.random.default_rng(1), 50_000, nulls=False)
+    pipeline.push("a", np.zeros(50_000, np.int64), rows)
+    pipeline.push("a", np.array([5]), rows.slice(0, 1))
+    much = pipeline.memory
+    for at in range(20, 60):
+        pipeline.push("a", np.array([at]), rows.slice(at, 1))
+    assert pipeline.memory < much / 10
+    assert len(pipeline.snapshot()) <= 11
+
+
 def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from nile.exact.pipeline import over_window_kernels as compiled
 

@@ -195,7 +195,7 @@ class OverWindow(Grouping):
         if not n:
             return empty(self.schema)
         if n < 2 * held:
-            out, sign = out[:, :n].copy() if n <= held else out[:, :n], sign[:n]
+            out, sign = out[:, :n].copy() if 2 * n < held else out[:, :n], sign[:n]
         columns: list[Any] = []
         if table is not None:
             if self._direct and not null_key:

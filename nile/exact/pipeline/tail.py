@@ -50,7 +50,7 @@ class Tail:
     """The nodes above one reader's pipeline, from below, and what has come out of each.
 
     append: whether only what comes is an output; the pipeline is `signed` then, for the nodes count what goes, too.
-    counts: int64 [nodes, 2], signed tuples +1 and -1; held: rows that were last asked of each as they stood.
+    counts: of each node signed tuples +1 and -1; held: rows that were last asked of each as they stood.
     """
 
     def __init__(self, nodes: Sequence[Select | Project], *, append: bool, threads: int | None = 1) -> None:
@@ -58,7 +58,7 @@ class Tail:
         self.threads = threads
         self.nodes = tuple(nodes)
         self.append = append
-        self.counts = np.zeros((len(nodes), 2), np.int64)
+        self.counts = [[0, 0] for _ in nodes]
         self.held: list[int | None] = [None] * len(nodes)
 
     def passed(self, changes: Sequence[Changes], *, selected: bool = False) -> Passed:
@@ -95,6 +95,12 @@ class Tail:
             counted[0] += came
             counted[1] += went
 
+    def count(self, came: int, went: int) -> None:
+        """Count what came out of every node, found by others."""
+        for counted in self.counts:
+            counted[0] += came
+            counted[1] += went
+
     def contents(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that stand above, made of those below."""
         for k, node in enumerate(self.nodes):
@@ -106,8 +112,8 @@ class Tail:
         """Of the nodes and, with their paths in the whole plan, of all below them."""
         out: list[Figures] = []
         for k in range(len(self.nodes) - 1, -1, -1):
-            come, gone = self.counts[k].tolist()
-            came = int(self.counts[k - 1].sum()) if k else below[0].positive + below[0].negative
+            come, gone = self.counts[k]
+            came = sum(self.counts[k - 1]) if k else below[0].positive + below[0].negative
             node = self.nodes[k]
             name = type(node).__name__.lower()
             out.append(Figures(node, (0,) * len(out), name, came, come, gone, self.held[k], 0))
@@ -122,7 +128,7 @@ class Tail:
     def capture(self) -> list[State]:
         """The state of each node, as of one inside of a pipeline."""
         return [
-            {"is": _kind(node), "come": int(come), "gone": int(gone), "holds": {}}
+            {"is": _kind(node), "come": come, "gone": gone, "holds": {}}
             for node, (come, gone) in zip(self.nodes, self.counts, strict=True)
         ]
 
@@ -132,7 +138,7 @@ class Tail:
             held = Held(state, "state of a query")
             if (given := held.text("is")) != _kind(node):
                 held.refuse(f"the state of a {_kind(node)}", given)
-            self.counts[k] = held.integer("come", 0, MOST), held.integer("gone", 0, MOST)
+            self.counts[k] = [held.integer("come", 0, MOST), held.integer("gone", 0, MOST)]
             held.part("holds").end()
             held.end()
 

@@ -18,7 +18,7 @@ _SLACK = 4096  # values of text kept beyond twice the rows before they are sorte
 
 
 class Ring:
-    """Rows with their times and key codes, at ordinal & (size - 1); a power of two that doubles, memory O(held).
+    """Rows with their times and key codes, at ordinal & (size - 1), a power of two; memory O(held).
 
     oldest, newest: ordinals from the first held to one past the last; whoever lets go moves oldest on.
     """
@@ -66,7 +66,10 @@ class Ring:
         return pa.RecordBatch.from_arrays(self.columns(ordinals), schema=self.schema)
 
     def forget(self) -> None:
-        """Drop values of text that no held row has, where they are many."""
+        """Let go of room after most rows have left, and of values of text that no held row has, where they are many."""
+        held = self.newest - self.oldest
+        if self.ts.shape[0] > max(8 * held, 8 * _LEAST):
+            self._resize(max(2 * held, _LEAST))
         for word, values in self.encoder.values.items():
             if len(values) > 2 * (self.newest - self.oldest) + _SLACK:
                 at = self.held() & self.mask
@@ -91,10 +94,11 @@ class Ring:
 
     def room(self, need: int) -> None:
         """Have room for so many rows."""
-        old = self.mask
-        if need <= old + 1:
-            return
-        held = self.held()
+        if need > self.ts.shape[0]:
+            self._resize(need)
+
+    def _resize(self, need: int) -> None:
+        old, held = self.mask, self.held()
         size = 1 << (need - 1).bit_length()
         for name in ("words", "ts", "codes", "before"):
             ring = getattr(self, name)

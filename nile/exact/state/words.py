@@ -51,6 +51,11 @@ class Encoder:
         if n is None:
             n = len(columns[0]) if columns else 0
         words = np.zeros((n, self.width), np.int64)
+        if n and len(columns) == 1 and self._direct[0] and not columns[0].null_count:
+            numbers = columns[0].to_numpy(zero_copy_only=False)
+            if numbers.dtype == np.int64 or (self.exact and numbers.dtype == np.float64):
+                words[:, 0] = numbers.view(np.int64)
+                return words
         for i, (kind, column) in enumerate(zip(self.kinds, columns, strict=True)):
             at = self.first[i]
             if n and self._direct[i] and not column.null_count:

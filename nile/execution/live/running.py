@@ -334,6 +334,9 @@ class Running:
 
     def arrived(self, name: str, batch: TupleBatch, at: int | None) -> list[Changes]:
         """Take in tuples of a live stream.  at: the instant that all streams have passed by then, if there is one."""
+        if not self.ahead.waits:
+            assert batch.carried is not None
+            return self._arrived(name, batch.ts, batch.carried, at)
         return self.ahead.take(self.arrival(name, batch, at))
 
     def _arrived(self, name: str, ts: Array, batch: pa.RecordBatch, at: int | None) -> list[Changes]:
@@ -350,6 +353,9 @@ class Running:
 
     def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
         """Take in tuples of a live stream, here and now."""
+        leaves = self.leaves[name]
+        if len(leaves) == 1 and isinstance(leaf := leaves[0], Stream) and leaf.where is None:
+            return self.pipeline.push(leaf.alias, ts, self._named(leaf, batch)) if ts.shape[0] else []
         found: list[Changes] = []
         for alias, times, rows in self._of_leaves(name, ts, batch):
             found += self.pipeline.push(alias, times, rows)
@@ -357,10 +363,8 @@ class Running:
 
     def take_back(self, name: str, at: int, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
         """Tuples of a live stream are there no more from the instant `at` on."""
-        found = []
-        for alias, times, rows in self._of_leaves(name, ts, batch):
-            found += self.pipeline.take_back(alias, at, times, rows)
-        return found
+        parts = self._of_leaves(name, ts, batch)
+        return [each for alias, times, rows in parts for each in self.pipeline.take_back(alias, at, times, rows)]
 
     def open_from(self, stream: LiveStream) -> int | None:
         """The first instant of a stream that can still come; None: any can."""

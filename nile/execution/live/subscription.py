@@ -265,6 +265,9 @@ class Subscription(Outbox):
             return None if self._closed else self._replayed.passed
         if self._closed:
             return None
+        if len(self._streams) == 1:
+            (only,) = self._streams.values()
+            return None if only.closed or only.passed is None else only.passed - 1
         open_ones = [stream for stream in self._streams.values() if not stream.closed]
         if len(open_ones) > 1:
             open_ones = [stream for stream in open_ones if not stream.at_will] or open_ones

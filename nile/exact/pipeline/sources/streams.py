@@ -20,6 +20,7 @@ from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.columns import made
 from nile.exact.state.expire import joined, nothing
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.ring import Ring
@@ -157,10 +158,10 @@ class StreamJoining:
 
     def _step(self, to: int, never: list[tuple[Array, Any] | None]) -> Delta:
         self._now = to
-        taken = [each.take(to)[2:] for each in self.arrivals]
+        taken = [each.kept(to) for each in self.arrivals]
         for side, gone in enumerate(never):
             if gone is not None and gone[0].shape[0]:
-                ts, rows = taken[side]
+                ts, rows = taken[side][0], made(taken[side][1])
                 stay = without(ts, rows, *gone)
                 taken[side] = ts[stay], rows.filter(pa.array(stay))
         before = self._place[:, 0].copy()
@@ -252,13 +253,12 @@ class StreamJoining:
 
     def _forget(self, before: Array) -> None:
         """Let go of what has left since `before`, and of keys and texts that nothing has any more."""
-        for ring, first, last in zip(self._rings, before, self._place[:, 0], strict=True):
-            if self._keys is not None and last > first:
-                codes = ring.codes[np.arange(first, last) & ring.mask]
-                codes = codes[codes >= 0]
-                self._keys.release(codes[~self._key_counts[codes].any(axis=1)])
+        for ring, first, last in zip(self._rings, before.tolist(), self._place[:, 0].tolist(), strict=True):
             if last > first:
-                ring.oldest = int(last)
+                if self._keys is not None:
+                    gone = np.empty(last - first, np.int64)
+                    self._keys.release(gone[: kernels.without_tuples(first, last, ring.codes, self._key_counts, gone)])
+                ring.oldest = last
                 ring.forget()
 
     def time(self) -> int:

@@ -163,6 +163,21 @@ def pairs_moved(
 
 
 @kernel
+def without_tuples(first: int, last: int, codes: Array, key_counts: Array, out: Array) -> int:
+    """Put the keys of ordinals from first to before last that no tuple of either side has into out, int64 [last -
+    first]: how many; one may come twice.  codes, key_counts: as of `moves`.
+    """
+    mask = codes.shape[0] - 1
+    written = 0
+    for own in range(first, last):
+        key = codes[own & mask]
+        if key >= 0 and key_counts[key, 0] == 0 and key_counts[key, 1] == 0:
+            out[written] = key
+            written += 1
+    return written
+
+
+@kernel
 def chain(oldest: int, newest: int, codes: Array, before: Array, heads: Array, key_counts: Array, side: int) -> None:
     """Put the tuples of a side's ring into the chains of their keys, and count them, as if they had come."""
     mask = codes.shape[0] - 1

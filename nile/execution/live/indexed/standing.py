@@ -136,7 +136,7 @@ class Indexed(Subscription):
                 for name in self._seen:  # of the one stream
                     self._seen[name] += fetched.tuples
             if fetched.come or fetched.gone:
-                self._tail.counts += fetched.come, fetched.gone
+                self._tail.count(fetched.come, fetched.gone)
                 self._changes += fetched.come
             for batch in fetched.batches:
                 self._waits.append(batch)
