@@ -10,7 +10,8 @@ import pytest
 from twin_held import bytes_of, restored
 from workload_pipeline import Case, told
 
-from nile.exact.pipeline import over_window
+from nile.exact.join.threads import together
+from nile.exact.pipeline import group, over_window
 from nile.exact.pipeline.over_window import DistinctOverWindow, OverWindow
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.leaf import Stream
@@ -147,6 +148,23 @@ def test_a_window_of_much_text_lets_go_of_what_has_left() -> None:
         pipeline.push("a", at, pa.RecordBatch.from_arrays([pa.array(text), pa.array(text)], schema=schema))
         sizes.append(pipeline.memory)
     assert max(sizes[20:]) <= 1.1 * max(sizes[5:20])
+
+
+def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "_PIECE", 20)
+    used: list[int] = []
+
+    def noted(works: Any) -> None:
+        used.append(len(works))
+        together(works)
+
+    monkeypatch.setattr(group, "together", noted)
+    for plan in _plans(40):
+        one, two = Pipeline(plan), Pipeline(plan, threads=4)
+        for ts, rows in _pushes(3):
+            assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
+        assert bytes_of(one) == bytes_of(two)
+    assert max(used) == 4
 
 
 def test_after_a_burst_the_room_of_a_window_is_let_go() -> None:

@@ -108,8 +108,7 @@ class Grouping(Stateful):
         )  # fmt: skip
         touch_ts, touch_code, before, after, first, last = pairs[1:, :held]
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
-        if (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
-            touches.shared = partial(_shared, parts)
+        self._share(touches, n)
         read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
         out = None
         if self.wanted:
@@ -132,6 +131,11 @@ class Grouping(Stateful):
             if gone.shape[0]:
                 self._table.release(gone)
         return empty(self.schema) if out is None else out
+
+    def _share(self, touches: Touches, n: int) -> None:
+        """Let threads work on the groups that n tuples touch, where they are enough."""
+        if n > _PIECE and (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
+            touches.shared = partial(_shared, parts)
 
     def _codes(self, table: RowTable, columns: list[Any]) -> Array:
         """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""

@@ -148,7 +148,8 @@ class OverWindow(Grouping):
     def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""
         line, ring, place, n = self._line, self._line.ring, self._place, ts.shape[0]
-        codes = line.codes(rows)
+        by = [rows.column(at) for at in self._by]
+        codes = line.codes(rows) if self._table is None else self._codes(self._table, by)
         words = ring.encoder.encode([rows.column(at) for at in line.beside], n)
         if self._table is not None and self._counts.shape[0] < self._table.room:
             self._counts = grown(self._counts, self._table.room)
@@ -174,6 +175,7 @@ class OverWindow(Grouping):
             scratch.signs[:n], tuples[1, :n], tuples[0, :n], tuples[2, :n], pairs[4, :held], pairs[5, :held],
             self._counts.shape[0],
         )  # fmt: skip
+        self._share(touches, n)
         numbers, nulls = scratch.numbers, self._place[3] != 0
         for state, at, word, column in self._parts:
             counted = self._line.ring.encoder.valid(taken[:, :n], column) if nulls and word >= 0 else everyone(n)
