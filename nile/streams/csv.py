@@ -16,12 +16,16 @@ so that a file is typed alike on both. The rules (see `cells` for the patterns):
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import gzip
+import io
+import threading
+import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 
@@ -37,6 +41,7 @@ INFER_ROWS = 10_000
 WRONG_FIELDS = "wrong number of fields"
 
 _BLOCK = 1 << 22
+_PATIENCE = 1.0  # seconds
 _TORN = (gzip.BadGzipFile, EOFError, zlib.error)
 """What a packed file raises that is none, or is cut short."""
 _END = "\x1enile: end of file\x1e"
@@ -137,19 +142,14 @@ def _text_batches(
             malformed.append(Malformed(row.number - 1, WRONG_FIELDS, row.text))
         return "skip"
 
-    with _open(path) as file:
+    converted = pacsv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        include_columns=None if columns is None else list(columns),
+        strings_can_be_null=False,
+    )
+    with _open(path) as file, _Blocks(file, _END + ("," if len(names) == 1 else ""), on_malformed) as blocks:
         try:
-            reader = pacsv.open_csv(
-                _Utf8(file, _END + ("," if len(names) == 1 else "")),
-                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK),
-                parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_malformed),
-                convert_options=pacsv.ConvertOptions(
-                    column_types={name: pa.string() for name in names},
-                    include_columns=None if columns is None else list(columns),
-                    strings_can_be_null=False,
-                ),
-            )
-            for batch in reader:
+            for batch in blocks.batches(converted):
                 found, malformed[:] = list(malformed), []
                 if len(batch) or found:
                     yield batch, found
@@ -175,12 +175,9 @@ def _header(path: Path) -> list[str]:
         raise SourceError(f"{path}: the file is empty; needed a header line with the column names")
     if start.startswith(b"PAR1") or b"\0" in start:
         raise SourceError(f"{path}: this is not a CSV file in UTF-8 (it has zero bytes); convert it")
-    with _open(path) as file:
+    with _open(path) as file, _Blocks(file, _END, lambda _: "skip") as blocks:
         try:
-            options = pacsv.ReadOptions(use_threads=False, block_size=_BLOCK)
-            parse = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
-            reader = pacsv.open_csv(_Utf8(file, _END), read_options=options, parse_options=parse)
-            names = list(reader.schema.names)
+            names = list(blocks.opened().schema.names)
         except (pa.ArrowInvalid, *_TORN) as error:
             raise _broken(path, error) from None
     data = pc.match_substring_regex(pa.array(names, pa.string()), f"{NUMBER}|{TIMESTAMP}|^$")
@@ -205,6 +202,76 @@ def _broken(path: Path, error: Exception) -> SourceError:
     return SourceError(f"{path}: cannot be read as CSV: {cause}")
 
 
+class _Blocks:
+    """Blocks of rows of a file.  Leave it before the file is closed.
+
+    Arrow reads ahead on a thread of its own, through `_Utf8.read`.  An interpreter that ends under that thread aborts,
+    so whoever wants no more makes the file end there and waits until the thread has seen it.
+    """
+
+    def __init__(self, file: BinaryIO, last_line: str, on_malformed: Callable[[Any], str]) -> None:
+        self._text = _Utf8(file, last_line)
+        self._on_malformed = on_malformed
+        self._reader: Any = None
+        self._busy = threading.Lock()
+
+    def opened(self, converted: Any = None) -> Any:
+        """Arrow's reader.  Raises ArrowInvalid."""
+        _OPEN.add(self)
+        self._text.read_by_arrow = True
+        self._reader = pacsv.open_csv(
+            self._text,
+            read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=self._on_malformed),
+            convert_options=converted,
+        )
+        return self._reader
+
+    def batches(self, converted: Any) -> Iterator[pa.RecordBatch]:
+        """All blocks.  Raises ArrowInvalid."""
+        self.opened(converted)
+        while (batch := self._next()) is not None:
+            yield batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        with self._busy:
+            return next(self._reader, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Read no more, and wait until nobody does; a second at most for one who hangs."""
+        if not self._text.read_by_arrow:
+            return
+        self._text.end()
+        if self._reader is not None and self._busy.acquire(timeout=_PATIENCE):
+            try:
+                while next(self._reader, None) is not None:
+                    pass
+            except (pa.ArrowException, *_TORN):
+                pass  # a row that ends in its middle
+            finally:
+                self._busy.release()
+        self._text.seen.wait(_PATIENCE)
+        _OPEN.discard(self)
+
+
+_OPEN: weakref.WeakSet[_Blocks] = weakref.WeakSet()
+"""Those that Arrow may be reading."""
+
+
+def _end_all() -> None:
+    for each in list(_OPEN):
+        each.end()
+
+
+atexit.register(_end_all)
+
+
 class _Utf8:
     """A binary file as UTF-8: what is not UTF-8 becomes U+FFFD, and a last line is appended."""
 
@@ -216,6 +283,14 @@ class _Utf8:
         self._last_line = f"\n{last_line}\n".encode()
         self._ready = b""
         self._ended = False
+        self.read_by_arrow = False
+        self.seen = threading.Event()
+        """Whether who reads has been told that this is the end."""
+
+    def end(self) -> None:
+        """Let the file end here."""
+        self._file, self._last_line = io.BytesIO(), b""
+        self._ended, self._ready = True, b""
 
     def close(self) -> None:
         """The file belongs to the caller."""
@@ -229,4 +304,6 @@ class _Utf8:
                 chunk = self._decoder.decode(chunk, self._ended).encode()
             self._ready += chunk + (self._last_line if self._ended else b"")
         given, self._ready = self._ready[:size], self._ready[size:]
+        if not given:
+            self.seen.set()
         return given
