@@ -216,10 +216,25 @@ def _reader(data: Any, where: str) -> Any:
     try:
         return pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
+        column = _unreadable(data)
+        at = "this" if column is None else f"column {column!r} of this"
+        mend = "give each column one type" if column is None else "give it one type that Arrow has, or leave it out"
         raise SourceError(
-            f"{where}: Arrow cannot read this {type(data).__name__}: {str(error).splitlines()[0]}; "
-            "give each column one type"
+            f"{where}: Arrow cannot read {at} {type(data).__name__}: {str(error).splitlines()[0]}; {mend}"
         ) from None
+
+
+def _unreadable(data: Any) -> str | None:
+    """The first column of a DataFrame that Arrow cannot read; None where that cannot be told."""
+    columns = getattr(data, "columns", None)
+    for name in [] if columns is None else columns:
+        try:
+            pa.RecordBatchReader.from_stream(data[[name]])
+        except (pa.ArrowException, TypeError, ValueError):
+            return str(name)
+        except Exception:  # whatever a frame's own engine raises: it is no such frame
+            return None
+    return None
 
 
 def _read(reader: Any, where: str) -> Iterator[pa.RecordBatch]:

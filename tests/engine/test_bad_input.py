@@ -228,3 +228,12 @@ def test_the_command_line_tells_a_mistake_with_file_and_key_and_leaves_nothing(
     assert "Traceback" not in result.output
     assert place in result.output
     assert not (tmp_path / "out" / "report.json").exists()
+
+
+def test_a_column_of_a_dataframe_that_arrow_does_not_know_is_named() -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    with pytest.raises(nile.SourceError, match=r"c: Arrow cannot read column 'v' of this DataFrame: .*leave it out"):
+        nile.connect().register("c", pd.DataFrame({"ts": [1, 2], "v": [1, "a"]}), time="ts")
+    wide = pl.DataFrame({"ts": [1, 2], "w": pl.Series([1, 2], dtype=pl.Int128)})
+    with pytest.raises(nile.SourceError, match=r"c: Arrow cannot read column 'w' of this DataFrame: .*leave it out"):
+        nile.connect().register("c", wide, time="ts")
