@@ -24,6 +24,9 @@ _SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("x", pa.float64())]
 _STEP = 0.1
 _BURST = range(25, 45)
 _STEPS, _USUAL, _TIMES = 95, 100, 10
+_SHARE, _TUPLE = 0.5, (1.1e-5, 4e-5)
+"""Of a core; seconds that a tuple is said to take a plan, by turns: at the usual rate all six plans together take
+a fifth of the share, or two thirds."""
 _QUERIES = {
     "aggregates": ("SELECT k % 40 AS g, count(*) AS n, sum(x) AS y FROM s GROUP BY k % 40 WINDOW 2", 600_000),
     "join and aggregates": (
@@ -142,72 +145,124 @@ def _exactly(draw: np.random.Generator, number: int) -> float:
     return took / 15
 
 
-def _cpu(share: float, seconds: float) -> list[Measure]:
+def _on_the_wall(share: float, seconds: float) -> list[Measure]:
     """All kinds at once on the clock of the wall, at ten times a rate that takes a fifth of the share."""
     draw = np.random.Generator(np.random.PCG64(9))
     number = 400
     pace = _exactly(draw, number) / (share / 5.0)
     db = _database(cpu=share)
-    standing = {name: db.subscribe(text) for name, (text, _) in _QUERIES.items()}
+    standing = [db.subscribe(text) for text, _ in _QUERIES.values()]
     spent: dict[str, float] = {"before": 0.0, "burst": 0.0, "after": 0.0}
     begun, at, back = time.monotonic(), 0.0, 0.0
     last = 0.0
-    pushed: list[list[dict[str, Any]]] = []
-    told: list[dict[str, Any]] = []
     while at < 5.0 * seconds:
         part = "before" if at < seconds else "burst" if at < 2.0 * seconds else "after"
         n = number * (_TIMES if part == "burst" else 1)
-        pushed.append([_rows(draw, last, max(at - last, 1e-3) * 0.9, n, 0) for _ in "sr"])
+        pushed = [_rows(draw, last, max(at - last, 1e-3) * 0.9, n, 0) for _ in "sr"]
         last = max(at, last + 1e-3)  # after the rows of this push
         used = time.thread_time()
-        for stream, rows in zip("sr", pushed[-1], strict=True):
+        for stream, rows in zip("sr", pushed, strict=True):
             db.push(stream, rows)
         if at > 0.2 * seconds:
             spent[part] += time.thread_time() - used
-        told.append({})
-        for name, each in standing.items():
+        for each in standing:
             each.poll()
-            if each.approximate:
-                told[-1][name] = _worth(each, _BY.get(name, -1))
-        if part == "after" and told[-1]:
+        if part == "after" and any(each.approximate for each in standing):
             back = at - 2.0 * seconds
         time.sleep(max(0.0, pace - (time.monotonic() - begun - at)))
         at = time.monotonic() - begun
     db.close()
     used = spent["burst"] / seconds
-    inside = _held(pushed, told)
     return [
         Measure("burst, six queries: CPU of its bound", used / (share * (1.0 + 1.0 / seconds)), "times", 1.0, most=True,
                 about=f"{used:.3f} of a core, {share} asked and a second's share saved up before; "
                       f"{spent['before'] / (0.8 * seconds):.3f} before the burst; pushes every {pace:.2f} s"),
         Measure("burst, six queries: exact again after", back, "s", AFTER_BAR, most=True),
+    ]  # fmt: skip
+
+
+def on_the_clock_of_the_data(seed: int) -> tuple[dict[str, list[bool]], float, float]:
+    """One burst under `cpu=`, each tuple that a plan takes in costing what is said, other keys with each seed.
+
+    (of each query whether the interval of each approximate number holds the truth; seconds until all is exact again;
+    what the burst was given, of the share and a second of it that was saved up).
+    """
+    now, many, after, spent = 0.0, 0, 0.0, 0.0
+    kept: dict[str, list[dict[str, Any]]] = {"s": [], "r": []}
+    found: dict[str, list[bool]] = {name: [] for name in _QUERIES}
+    draw = np.random.Generator(np.random.PCG64(seed))
+    with _database(cpu=_SHARE) as db:
+        means = db._live.means
+        assert means is not None
+        means.clock = lambda: now
+        means.meter = lambda: _TUPLE[seed % 2] * sum(sum(gate.took.values()) for gate in means.gates)
+        standing = {name: db.subscribe(text) for name, (text, _) in _QUERIES.items()}
+        for step in range(_BURST.start - 10, _STEPS):
+            now, before = _STEP * (step + 1), means.meter()
+            for stream, rows in kept.items():
+                rows.append(_rows(draw, now - _STEP, _STEP, _USUAL * (_TIMES if step in _BURST else 1), seed))
+                db.push(stream, rows[-1])
+            many += int((kept["s"][-1]["x"] > 0.5).sum())
+            spent += means.meter() - before if step in _BURST else 0.0
+            looked = step % 7 == 6
+            if looked:
+                db.advance(now - 1e-6)
+            truth = {**_exact_now(kept, now - 1e-6), "selection": many} if looked else {}
+            for name, each in standing.items():
+                each.poll()
+                by = _BY.get(name, -1)
+                if looked and (each.approximate or (name == "selection" and each.budget.spent < 1.0)):
+                    found[name] += _inside(truth[name], _worth(each, by), by)
+                if step >= _BURST.stop and each.approximate:
+                    after = max(after, _STEP * (step + 1 - _BURST.stop))
+    return found, after, spent / (_SHARE * (_STEP * len(_BURST) + 1.0))
+
+
+def _exact_now(kept: dict[str, list[dict[str, Any]]], now: float) -> dict[str, Any]:
+    """What each query but the selection tells of the last two seconds, worked out by hand."""
+    parts = [[rows for rows in kept[stream] if rows["t"][-1] >= now - 2.0] for stream in "sr"]
+    (k, x), (other, y) = (
+        tuple(np.concatenate([rows[name][rows["t"] >= now - 2.0] for rows in part]) for name in ("k", "x"))
+        for part in parts
+    )
+    keys = np.unique(np.concatenate([k, other]))
+    (many, total), (others, sums) = (
+        (np.bincount(at, minlength=keys.size), np.bincount(at, weights, keys.size))
+        for at, weights in ((np.searchsorted(keys, k), x), (np.searchsorted(keys, other), y))
+    )
+    groups = k % 40
+    told = zip(np.bincount(groups, minlength=40), np.bincount(groups, x, 40), strict=True)
+    return {
+        "aggregates": [{"g": g, "n": int(n), "y": float(y)} for g, (n, y) in enumerate(told)],
+        "join and aggregates": [{"n": int((many * others).sum()), "y": float((total * sums).sum())}],
+        "DISTINCT": int((many > 0).sum()),
+        "EXCEPT": int(((many > 0) & (others == 0)).sum()),
+        "INTERSECT": int(((many > 0) & (others > 0)).sum()),
+    }
+
+
+def _on_the_data(seeds: int) -> list[Measure]:
+    """Bursts under `cpu=`, of which each has its own keys and so its own sample."""
+    found: dict[str, list[bool]] = {name: [] for name in _QUERIES}
+    most, latest = 0.0, 0.0
+    for seed in range(seeds):
+        inside, after, spent = on_the_clock_of_the_data(seed)
+        latest, most = max(latest, after), max(most, spent)
+        for name, each in inside.items():
+            found[name] += each
+    return [
+        Measure("bursts on the CPU: work of its bound", most, "times", 1.0, most=True, about=f"{seeds} bursts"),
+        Measure("bursts on the CPU: exact again after", latest, "s", AFTER_BAR, most=True),
         *(
-            Measure(f"burst on the CPU, {name}: intervals that hold the truth", float(np.mean(found)), "share",
-                    COVERAGE_BAR, about=f"{len(found):,} numbers")
-            for name, found in inside.items() if found
+            Measure(f"bursts on the CPU, {name}: intervals that hold the truth", float(np.mean(each)), "share",
+                    COVERAGE_BAR, about=f"{len(each):,} numbers")
+            for name, each in found.items() if each
         ),
     ]  # fmt: skip
 
 
-def _held(pushed: list[list[dict[str, Any]]], told: list[dict[str, Any]]) -> dict[str, list[bool]]:
-    """Of each query whether what was told after each push holds the truth, worked out exactly from the same pushes."""
-    found: dict[str, list[bool]] = {name: [] for name in _QUERIES}
-    with _database() as db:
-        exact = {
-            name: db.subscribe(text, emit=None if name == "selection" else "snapshot")
-            for name, (text, _) in _QUERIES.items()
-        }
-        for rows, said in zip(pushed, told, strict=True):
-            for stream, each in zip("sr", rows, strict=True):
-                db.push(stream, each)
-            exact["selection"].poll()
-            for name, worth in said.items():
-                found[name] += _inside(_truth(exact[name], _BY.get(name, -1)), worth, _BY.get(name, -1))
-    return found
-
-
 def through_bursts(seeds: int, share: float = 0.25, seconds: float = 5.0) -> list[Measure]:
-    """Bounds on memory by kind of query, on the clock of the data, and on CPU time, on the clock of the wall."""
+    """Bounds on memory by kind of query, and on CPU time, on the clock of the data; and this on that of the wall."""
     names = [*(name for name in _QUERIES if name != "selection"), *_APPENDED]
     measures = [each for name in names for each in _memory(name, seeds)]
-    return measures + _cpu(share, seconds)
+    return measures + _on_the_data(4 * seeds) + _on_the_wall(share, seconds)
