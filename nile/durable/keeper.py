@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nile.base.machine import memory_bytes
+from nile.durable.arrivals import Arrivals
 from nile.durable.pieces import Pieces, Writing
 from nile.execution.definitions import (
     QueryDefinition,
@@ -81,6 +82,7 @@ class Keeper:
         hasher: KeyHasher = PUBLIC,
     ) -> None:
         self.directory = directory
+        self.arrivals = Arrivals(directory)
         self.memory = memory
         self.every = every
         self.hasher = hasher

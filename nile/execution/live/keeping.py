@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from nile.pyramid.history.history import History
 from nile.summaries.heavy import pa
 
-__all__ = ["Keeping", "Writable"]
+__all__ = ["Arriving", "Keeping", "Writable"]
 
 
 class Writable(Protocol):
@@ -21,11 +21,25 @@ class Writable(Protocol):
         """Raises StoreReadOnly."""
 
 
+class Arriving(Protocol):
+    """In which order sources in several parts were read."""
+
+    def ahead(self, source: str, place: Any) -> list[Any]:
+        """The places that a source reached, read by read, after this one, in a process that was killed."""
+
+    def add(self, source: str, before: Any, after: Any) -> None:
+        """Record a read before its rows are taken.  Raises StoreWriteError."""
+
+
 class Keeping(Protocol):
     """Called under the lock of the live streams.  live, names: those of the database, all of whose state is kept."""
 
     memory: int | None
     """Bytes that kept rows may take, None without a limit."""
+
+    @property
+    def arrivals(self) -> Arriving:
+        """What a source is read by again after a crash."""
 
     @property
     def directory(self) -> Writable:

@@ -82,6 +82,11 @@ class Known:
         """Bytes that kept rows may take, as the database was told when it was opened; None: no limit."""
         return None if self._keeper is None else self._keeper.memory
 
+    @property
+    def keeper(self) -> Keeping | None:
+        """The store's; None where there is none."""
+        return self._keeper
+
     def create(
         self,
         name: str,

@@ -113,11 +113,6 @@ class Live(Known):
                         self.standing.work()
             self.commits.complain()
 
-    def saved(self) -> None:
-        """What has been taken is in the store, where there is one."""
-        if self._keeper is not None:
-            self.checkpoint()
-
     def take(
         self,
         stream: LiveStream,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +18,8 @@ __all__ = ["Silent", "Topic"]
 client = lazy("confluent_kafka")
 _MOST = 4096
 """Messages of one read."""
+_PATIENCE = 10.0
+"""Seconds without a message for which it is waited for those that were read together before."""
 _WAIT = 5.0
 """Seconds for the broker to say which partitions there are."""
 
@@ -53,35 +58,75 @@ class Topic(Messages):
         there = sorted(found.partitions)
         if found.error is not None or (partition and int(partition) not in there):
             raise ConnectionError(f"topic {topic!r}: {found.error or f'there is no partition {partition}'}")
-        self.place = {int(each): at for each, at in (self.place or {}).items()}  # JSON has them as text
+        self.place = _offsets(self.place or {})
         if start == "latest":  # a number, so that what comes between this and the first read is read
             for each in there:
                 if each not in self.place:
                     _, end = self._client.get_watermark_offsets(client.TopicPartition(topic, each), timeout=_WAIT)
                     self.place[each] = end
+        read = [int(partition)] if partition else there
+        self.several = len(read) > 1
+        self._parts = {each: client.TopicPartition(topic, each) for each in read}
+        self._paused: list[Any] = []
+        self._held: dict[int, deque[Any]] = {each: deque() for each in read}
+        self._heard = time.monotonic()
         self._client.assign(
-            [
-                client.TopicPartition(topic, each, self.place.get(each, client.OFFSET_BEGINNING))
-                for each in ([int(partition)] if partition else there)
-            ]
+            [client.TopicPartition(topic, each, self.place.get(each, client.OFFSET_BEGINNING)) for each in read]
         )
 
     def read(self) -> Any:
-        found = self._client.consume(_MOST, 0)
-        messages = []
-        for message in found:
+        """Messages of one partition after the other, so that where a read ends tells its order."""
+        for message in self._client.consume(_MOST, 0):
             error = message.error()
             if error is None:
-                messages.append(message.value() or b"")
-                self.place[message.partition()] = message.offset() + 1
+                self._held[message.partition()].append(message)
+                self._heard = time.monotonic()
             elif error.fatal():
                 raise ConnectionError(str(error))
-        return self.found(messages) if messages else NO_VALUE
+        stops = self._stops()
+        if stops is None:
+            return NO_VALUE
+        messages = []
+        for part, held in self._held.items():
+            while held and held[0].offset() < stops.get(part, math.inf):
+                message = held.popleft()
+                messages.append(message.value() or b"")
+                self.place[part] = message.offset() + 1
+        return self.found(messages)
+
+    def _stops(self) -> dict[int, float] | None:
+        """Before which offset of each partition to stop; None: not all are there yet that were read together before.
+
+        Waits only so long for a partition that gives nothing: what it had may be gone.
+        """
+        ahead = self.ahead
+        if not ahead:
+            if self._paused:
+                self._client.resume(self._paused)
+                self._paused = []
+            return {}
+        if time.monotonic() - self._heard > _PATIENCE:
+            ahead.clear()
+            return {}
+        stops, last = _offsets(ahead[0]), _offsets(ahead[-1])
+        there = {part: held[-1].offset() + 1 if held else self.place.get(part, 0) for part, held in self._held.items()}
+        full = [each for part, each in self._parts.items() if there[part] >= last.get(part, 0)]
+        if more := [each for each in full if each not in self._paused]:  # what lies behind need not be held here
+            self._client.pause(more)
+            self._paused += more
+        if any(there.get(part, math.inf) < at for part, at in stops.items()):
+            return None
+        ahead.pop(0)
+        return {part: stops.get(part, 0) for part in self._parts}
 
     def close(self) -> None:
         made = getattr(self, "_client", None)
         if made is not None:
             made.close()
+
+
+def _offsets(place: Mapping[Any, int]) -> dict[int, Any]:
+    return {int(part): at for part, at in place.items()}  # JSON has them as text
 
 
 class Silent:

@@ -32,12 +32,17 @@ class Messages(Sensor):
     not is rejected.  time_name: of an object, where its time stands (seconds since 1970 or ISO text); None: without.
     acknowledges: whether the server is told, by the next read or at the end, that it may forget what was read before;
     given: whether that has arrived where it was to go; where not, it is not acknowledged and comes again.
+    several: whether messages that are read again may come in another order; ahead: places that such a source had
+    reached, read by read, in a process that was killed: it stops at each of them again, and takes those it has passed
+    from the list.
     """
 
     batch = True
     time_name: str | None = None
     acknowledges = False
     given = True
+    several = False
+    ahead: list[Any] = []  # noqa: RUF012  # nobody appends to it
 
     def found(self, messages: Iterable[bytes]) -> Any:
         """What `read` returns for these messages."""

@@ -13,6 +13,7 @@ import select
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,10 @@ class Inflow:
         self._stop = threading.Event()
         self._up = threading.Event()
         self._place = place
+        keeper = live.keeper
+        self._arrivals = None if keeper is None or keeper.directory.read_only else keeper.arrivals
+        self._source = f"{stream.name} {zlib.crc32(reads.address.encode()):08x}"  # an address may hold a password
+        self._ahead = [] if self._arrivals is None else self._arrivals.ahead(self._source, place)
         self._unsaved = False
         self._lost = False
         self._opened, self._awaited = False, threading.Event()
@@ -145,6 +150,8 @@ class Inflow:
         port = self.port
         if self._unsaved and self._acknowledges:
             self._save()
+        if port.instance is not None:
+            port.instance.made.ahead = self._ahead  # type: ignore[attr-defined]
         found = port.step()
         ended = port.follow(found, time.monotonic())
         self._opened |= port.state == "open"
@@ -180,12 +187,21 @@ class Inflow:
 
     def _save(self) -> None:
         """What was read is in the store before the server may forget it."""
-        self._live.saved()
+        if self._live.keeper is not None:
+            self._live.checkpoint()
         self._unsaved = False
 
     def _take(self, found: tuple[Any, ...], place: Any) -> None:
         """Push what was read, as soon as it may be; where the stream goes meanwhile, it comes again."""
-        if not fed(self._live, self.stream, lambda: self._rows(found, place), self._stop, self._refused_rows):
+        instance = self.port.instance
+        several = instance is not None and bool(getattr(instance.made, "several", False))
+
+        def rows() -> tuple[RawBatch, Any, int | None]:
+            if several and self._arrivals is not None:
+                self._arrivals.add(self._source, self._place, place)
+            return self._rows(found, place)
+
+        if not fed(self._live, self.stream, rows, self._stop, self._refused_rows):
             self._lost = True
             return
         self._place, self._unsaved = place, True
