@@ -18,6 +18,7 @@ from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Signed, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
+from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
@@ -117,6 +118,13 @@ class Pipeline:
         self._advanced = EARLIEST
         self._finished = False
         self._counts = {"tuples": 0, "changes": 0}
+
+    def lean(self) -> Pipeline:
+        """Itself, from now on with windows as batches, which take fewer bytes than what one pass works on."""
+        for each in self._built.streams:
+            if isinstance(each, Stream):
+                each.keep_apart()
+        return self
 
     @property
     def schema(self) -> Any:

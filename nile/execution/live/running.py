@@ -139,10 +139,8 @@ class Running:
         self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1
         """Whether below the top there is one live stream, and nothing else."""
         self.passed_on = _passed_on(above)
-        self._made: Callable[[], Pipeline] = partial(
-            pipeline_of, core, choice, signed=bool(above), threads=home.threads
-        )
-        self.pipeline, self.readers, self._threads = self._made(), list[Any](), home.threads
+        self.made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above), threads=home.threads)
+        self.pipeline, self.readers, self._threads = self.made(), list[Any](), home.threads
         self.gate: Any = None
         """What is let in of its streams, in a database with bounds; None: all."""
         self._events: deque[Event] = deque()
@@ -176,7 +174,7 @@ class Running:
         """This plan for one reader more that goes its own way from here: equal state, nothing shared."""
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
-        twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
+        twin.pipeline, twin.readers, twin._events, twin._first = self.made(), [], deque(), 0
         twin.ahead = Ahead()
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
@@ -184,7 +182,7 @@ class Running:
 
     def run_by(self, made: Callable[[], Pipeline]) -> None:
         """Run on a pipeline of another kind."""
-        self._made, self.pipeline = made, made()
+        self.made, self.pipeline = made, made()
 
     @property
     def stages(self) -> Stages:

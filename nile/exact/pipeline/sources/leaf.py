@@ -248,6 +248,11 @@ class Stream:
             self._expire = line
         return True
 
+    def keep_apart(self) -> None:
+        """From now on keep rows by themselves, in no line."""
+        self._calendar()
+        self._apart = True
+
     def arrived(self, to: int) -> tuple[Array, Any]:
         """Of a stream in line: (times, rows) of what comes up to `to`."""
         self._now = to
