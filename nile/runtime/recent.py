@@ -74,7 +74,8 @@ class Recent:
         if (cells := self._cells.shape[0] // 2) < _LEAST:
             return False
         self._cells = np.maximum(self._cells[:cells], self._cells[cells:])
-        self._state[:] = 0, NEVER_YET, 0  # count anew
+        share = 2.0 - self._state[0] / (2.0 * cells)  # a pair lives if either of it does
+        self._state[[0, 2]] = np.minimum(self._state[[0, 2]] * share / 2.0, cells)
         return True
 
     def capture(self) -> State:

@@ -77,8 +77,8 @@ class Sides:
         if (cells := self._cells.shape[1] // 2) < cells_in(0):
             return False
         self._cells = np.maximum(self._cells[:, :cells], self._cells[:, cells:])
-        self._state[:, 1] = NEVER_YET  # count anew
-        self._state[:, [0, 2]] = 0
+        share = 2.0 - self._state[:, :1] / (2.0 * cells)  # as in `Recent.halve`
+        self._state[:, [0, 2]] = np.minimum(self._state[:, [0, 2]] * share / 2.0, cells)
         return True
 
     def capture(self) -> State:
