@@ -271,7 +271,7 @@ def _key_parts(
             f"{streams} streams; got {on!r}; write on='key', on=['shop', 'item'] or "
             f"on=({', '.join(repr(chr(97 + k)) for k in range(streams))})"
         )
-    return [(column,) * streams for column in names_given(on, where="join on")]
+    return [(column,) * streams for column in (on if isinstance(on, list) else names_given(on, where="join on"))]
 
 
 def _equal(part: Sequence[str], aliases: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from thinning import thinned
 
 import nile
 from nile.base import spill as spilling
@@ -136,7 +137,7 @@ def read(answer: Any) -> pa.Table:
     return pa.Table.from_batches(list(answer.batches()), answer.schema)
 
 
-@pytest.mark.parametrize("text", QUERIES + OF_LARGE_GROUPS)
+@pytest.mark.parametrize("text", thinned(QUERIES + OF_LARGE_GROUPS, 3))
 def test_the_same_rows_in_the_same_order_as_without_a_limit(small: nile.Database, text: str) -> None:
     answer = small.sql(text)
     found = read(answer)

@@ -81,6 +81,7 @@ def both_costs(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return runs_of(costs=["engine", "memory"])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_full_budget_finds_everything_and_no_run_finds_what_is_not_there(both_costs: list[dict[str, Any]]) -> None:
     runs = both_costs

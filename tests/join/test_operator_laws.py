@@ -128,7 +128,7 @@ STILL_WAITING = 0.07
 """Share of the tuples that may wait, on average, when the input ends: the outputs they would complete are lost."""
 
 
-@pytest.mark.parametrize("fraction", [0.5, 0.2, 0.05])
+@pytest.mark.parametrize("fraction", [0.5, pytest.param(0.2, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.name)
 def test_weights_add_up_to_the_exact_answer_on_average(case: Case, fraction: float) -> None:
     """Horvitz-Thompson: over 150 seeds the mean of the total weight is the number of outputs."""

@@ -144,7 +144,7 @@ MORE = [
 ]
 
 
-@pytest.mark.parametrize("query", thinned([*QUERIES, *MORE], 2))
+@pytest.mark.parametrize("query", thinned([*QUERIES, *MORE], 5))
 def test_a_standing_query_corrects_what_it_told(query: str, tmp_path: Path) -> None:
     streams = {"a": rows(1, 30), "b": rows(2, 30)}
     gone: dict[str, dict[int, int]] = {"a": {}, "b": {}}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from thinning import thinned
 
 import nile
 from nile.execution.live.exact_subscription import ExactSubscription
@@ -77,7 +78,7 @@ def test_while_all_fits_outputs_are_those_of_the_exact_query(name: str) -> None:
         db.close()
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", thinned(BOUNDS, 2))
 def test_a_burst_stays_inside_the_memory_and_is_exact_again_after_it(name: str) -> None:
     """Ten times the rate for 2 s; the benchmark `runtime` counts how often intervals hold the truth, over more."""
     held, inside, most = [], [], BOUNDS[name]

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 import websockets.sync.client as ws
 from served import TOKEN, Served, served
+from thinning import thinned
 from websockets.exceptions import InvalidStatus
 
 import nile
@@ -74,7 +75,9 @@ def head(path: str = "/sql", method: str = "POST", host: str = "localhost", **he
         "Bearer \xff",
     ],
 )
-@pytest.mark.parametrize("path", ["/sql", "/metrics", "/streams", "/queries/q/outputs", "/nothing", "/checkpoint"])
+@pytest.mark.parametrize(
+    "path", thinned(["/sql", "/metrics", "/streams", "/queries/q/outputs", "/nothing", "/checkpoint"], 3)
+)
 def test_without_the_token_nothing_is_told(up: Served, given: str | None, path: str) -> None:
     headers = {} if given is None else {"authorization": given.encode("latin-1")}
     with httpx.Client(base_url=up.url, headers=headers, trust_env=False) as client:

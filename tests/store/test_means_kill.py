@@ -15,6 +15,7 @@ import pytest
 from child_means import EXACT, SAMPLED, TOGETHER, opened, push, reached, seen, taken
 from fork_server import ForkServer
 from store_killer import ROOT, kill_over_and_over
+from thinning import thinned
 
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.compressed import CompressedSubscription
@@ -109,7 +110,7 @@ def killed(path: Path, how: str, count: int, seed: int) -> Twins:
     return twins
 
 
-@pytest.mark.parametrize("how", ["memory", "cpu"])
+@pytest.mark.parametrize("how", thinned(["memory", "cpu"], 2))
 def test_what_a_kill_leaves_goes_on_as_without_it(path: Path, how: str) -> None:
     """Copies of the store's files, made in a burst and after it, behind pushes that are in no checkpoint."""
     twins = Twins(path, how)

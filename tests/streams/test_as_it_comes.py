@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from thinning import thinned
 
 import nile
 
@@ -92,7 +93,7 @@ def apart(table: pa.Table, gap: float) -> Iterator[pa.Table]:
 
 
 @pytest.mark.parametrize("emit", [None, "append", "changes"])
-@pytest.mark.parametrize("text", WINDOWED.values(), ids=list(WINDOWED))
+@pytest.mark.parametrize("text", thinned(WINDOWED.values(), 2), ids=list(WINDOWED))
 def test_sources_that_are_waited_for_are_answered_as_tables_are(text: str, emit: Any) -> None:
     """The same rows in the same order, and the same accounts, whether or when somebody had to wait."""
     rng = np.random.default_rng(3)
