@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import graphlib
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +18,7 @@ from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget
 from nile.expressions.conditions import Condition
 from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.handing_out import HandingOut
 from nile.operators.drive.round_robin import RoundRobinRun
 from nile.operators.drive.standing import StandingRun
 from nile.operators.drive.standing_input import OwnJoin, StandingJoin, StreamInput
@@ -106,7 +106,7 @@ class StandingAnswer(Sequence[JoinOutputs[Any]]):
     whole budget, weighted keeps its streams for itself: its figures have that too.  Here are the streams and the sum.
     """
 
-    def __init__(self, answers: tuple[JoinOutputs[Any], ...], engine: _Engine, streams: list[Loaded]) -> None:
+    def __init__(self, answers: tuple[JoinOutputs[Any], ...], engine: HandingOut, streams: list[Loaded]) -> None:
         self._answers = answers
         self._engine = engine
         self._streams = streams
@@ -143,40 +143,6 @@ class StandingAnswer(Sequence[JoinOutputs[Any]]):
             told[stream.name].shed_applied(shed)
             told[stream.name].check()
         return told
-
-
-class _Engine:
-    """Hands out what each query finds while all move on together.  found: of each query, step by step."""
-
-    def __init__(
-        self, run: StandingRun | RoundRobinRun, operators: Sequence[Any], found: Iterator[list[list[Any]]]
-    ) -> None:
-        self.run = run
-        self.operators = operators
-        self._running = found
-        self._found: list[deque[Any]] = [deque() for _ in operators]
-
-    def outputs(self, query: int) -> Iterator[Any]:
-        """A query's outputs, in the order found."""
-        found = self._found[query]
-        while True:
-            while found:
-                yield found.popleft()
-            if not self._go_on():
-                return
-
-    def finish(self) -> None:
-        """Run to the end; what is found is kept until it is asked for."""
-        while self._go_on():
-            pass
-
-    def _go_on(self) -> bool:
-        parts = next(self._running, None)
-        if parts is None:
-            return False
-        for mine, found in zip(self._found, parts, strict=True):
-            mine.extend(found)
-        return True
 
 
 def _shares(query: BoundJoin) -> bool:
@@ -336,11 +302,11 @@ def _grids(
 def _engine(
     plans: list[JoinPlan], joined: list[Joinable | MultiwayJoinable], queries: Sequence[BoundJoin],
     weights: Sequence[float], streams: list[StreamInput], lent: Sequence[tuple[Side, ...] | None],
-) -> _Engine:  # fmt: skip
+) -> HandingOut:  # fmt: skip
     data = [_without_insertion(j, plan) for j, plan in zip(joined, plans, strict=True) if isinstance(j, Joinable)]
     if plans[0].method == "paper":
         taking_turns = RoundRobinRun(plans, data)
-        return _Engine(taking_turns, taking_turns.operators, taking_turns.found())
+        return HandingOut(taking_turns, taking_turns.operators, taking_turns.found())
     names, pairs = [stream.name for stream in streams], iter(data)
     by_weight = StandingRun(
         streams,
@@ -351,7 +317,7 @@ def _engine(
             for plan, j, query, weight, grids in zip(plans, joined, queries, weights, lent, strict=True)
         ],
     )
-    return _Engine(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))
+    return HandingOut(by_weight, by_weight.joins, by_weight.advance(by_weight.arrivals))
 
 
 def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequence[float] | None) -> StandingQueries:

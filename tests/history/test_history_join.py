@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twin_hash import mixed
 
 from nile.operators.history import kernels
 from nile.operators.history.desc import DescendingJoin
@@ -298,16 +299,10 @@ def test_the_kernels_are_their_python() -> None:
 def _permuted(x: int, total: int, half: int, seed: int) -> int:
     word, low = 2**64 - 1, (1 << half) - 1
 
-    def mix(value: int, key: int) -> int:
-        z = (value + key) & word
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & word
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & word
-        return z ^ (z >> 31)
-
     while True:
         left, right = x >> half, x & low
         for r in range(6):
-            left, right = right, left ^ (mix(right, (seed + r * 0x94D049BB133111EB) & word) & low)
+            left, right = right, left ^ (mixed(right, (seed + r * 0x94D049BB133111EB) & word) & low)
         x = (left << half) | right
         if x < total:
             return x

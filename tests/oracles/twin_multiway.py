@@ -9,19 +9,12 @@ import itertools
 import math
 from typing import Any
 
+from twin_hash import mixed
+
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.multiway import MultiwayJoinable
 
-_WORD = (1 << 64) - 1
 _CONTROL = 256
-
-
-def mixed(value: int, seed: int) -> int:
-    """splitmix64 of value + seed."""
-    z = (value + seed) & _WORD
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
-    return z ^ (z >> 31)
 
 
 class Twin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from thinning import thinned
+from twin_hash import mixed
 from workload_join import SECOND, joinable, stream
 
 from nile.answers.join_answer import JoinAnswer
@@ -19,7 +20,6 @@ from nile.preferences.strata import SLOTS, Sizes, best_strata
 from nile.summaries.costs import ENGINE
 
 WINDOW = 60 * SECOND
-_WORD = (1 << 64) - 1
 
 
 def planned(joined: Joinable, budget: Budget | float, seed: int = 0, **options: object) -> JoinPlan:
@@ -126,15 +126,8 @@ def test_rates_spend_the_budget_and_thin_heavy_keys_rather_than_drop_them() -> N
     assert all((rates == 1.0).all() for rates in (whole.level, whole.left, whole.right, whole.rate))
 
 
-def _mix(value: int, seed: int) -> int:
-    z = (value + seed) & _WORD
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
-    return z ^ (z >> 31)
-
-
 def _unit(value: int, seed: int) -> float:
-    return (_mix(value, seed) >> 11) / 2**53
+    return (mixed(value, seed) >> 11) / 2**53
 
 
 def _came(
@@ -210,9 +203,9 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
             continue
         segment = int(np.searchsorted(p.ends, arrival, side="right"))
         every = int(p.every[segment])
-        looked = arrival % every == (_mix(arrival // every, salt + 2) >> 1) % every
+        looked = arrival % every == (mixed(arrival // every, salt + 2) >> 1) % every
         due = float(p.price[segment]) if looked else 0.0
-        stratum = int(p.slot[segment, _mix(h, salt + 1) >> 52])
+        stratum = int(p.slot[segment, mixed(h, salt + 1) >> 52])
         level = float(p.level[segment, stratum])
         came = 0.0
         factor = 1.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from twin_hash import mixed
 from twin_held import undecided
 
 import nile
@@ -32,12 +33,6 @@ POINTS = 0.04
 _MASK = (1 << 64) - 1
 
 
-def _mixed(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _MASK
-    return z ^ (z >> 31)
-
-
 class Twin:
     """The filter in plain Python."""
 
@@ -54,8 +49,8 @@ class Twin:
             self.gone = self.live - live if now - self.due < self.pause else 0
             self.live, self.due = live, (now // self.pause + 1) * self.pause
         share = (self.live - self.gone * (1.0 - (self.due - now) / self.pause)) / len(self.cells)
-        first = _mixed(value)
-        step = _mixed((first + 0x9E3779B97F4A7C15) & _MASK) | 1
+        first = mixed(value)
+        step = mixed((first + 0x9E3779B97F4A7C15) & _MASK) | 1
         seen = True
         for k in range(self.many):
             at = (first + k * step) & _MASK & (len(self.cells) - 1)

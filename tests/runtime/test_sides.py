@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from twin_hash import mixed
 
 from nile.exact.state.held import Held
 from nile.runtime.recent import NEVER_YET
@@ -17,12 +18,6 @@ from nile.summaries.errors import EnvelopeError
 _MASK = (1 << 64) - 1
 _SCHEMA = pa.schema([("k", pa.int64()), ("what", pa.string())])
 Array = np.ndarray[Any, Any]
-
-
-def _mixed(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _MASK
-    return z ^ (z >> 31)
 
 
 class Twin:
@@ -36,8 +31,8 @@ class Twin:
         self.live, self.due, self.gone = [0, 0], [NEVER_YET, NEVER_YET], [0, 0]
 
     def places(self, value: int, side: int) -> list[int]:
-        first = _mixed(value ^ side * 0xD1B54A32D192ED03)
-        step = _mixed((first + 0x9E3779B97F4A7C15) & _MASK) | 1
+        first = mixed(value ^ side * 0xD1B54A32D192ED03)
+        step = mixed((first + 0x9E3779B97F4A7C15) & _MASK) | 1
         return [(first + k * step) & _MASK & (self.size - 1) for k in range(self.many)]
 
     def last(self, value: int, side: int) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from child_engine import differences, in_small, opened, push, seen
 from fork_server import ForkServer
-from store_killer import ROOT, Kills, kill_over_and_over
+from store_killer import ROOT, Kills, in_memory, kill_over_and_over
 
 import nile
 from nile.durable import keeper, pieces
@@ -29,10 +27,9 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """A place in memory where there is one: a killed process loses nothing that it wrote, wherever it wrote it."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder) / "store"
+    """In memory: a killed process loses nothing that it wrote, wherever it wrote it."""
+    with in_memory() as folder:
+        yield folder / "store"
 
 
 class Twin:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import child_means
 import pytest
 from child_means import EXACT, SAMPLED, TOGETHER, opened, push, reached, seen, taken
 from fork_server import ForkServer
-from store_killer import ROOT, kill_over_and_over
+from store_killer import ROOT, in_memory, kill_over_and_over
 from thinning import thinned
 
 from nile.execution.live.means.bounded import BoundedSubscription
@@ -23,10 +21,9 @@ from nile.execution.live.means.compressed import CompressedSubscription
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """A place in memory where there is one: a killed process loses nothing that it wrote, wherever it wrote it."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder) / "store"
+    """In memory: a killed process loses nothing that it wrote, wherever it wrote it."""
+    with in_memory() as folder:
+        yield folder / "store"
 
 
 class Twins:

@@ -7,8 +7,6 @@ sync the names, one that keeps two files without a manifest.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from random import Random
 
 import pytest
 from crash_files import Crash, CrashFiles, Tally, Workload, torture
+from store_killer import in_memory
 
 from nile.pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
 from nile.pyramid.disk.recovery import own_files
@@ -25,9 +24,8 @@ from nile.summaries.errors import StoreRecovered, StoreWriteError
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A folder for disks, in memory where there is one."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
+    with in_memory() as folder:
+        yield folder
 
 
 def content(tag: str, length: int) -> bytes:

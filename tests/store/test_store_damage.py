@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from store_killer import in_memory
 
 from nile.pyramid.disk import StoredFile, StoreDirectory
 from nile.pyramid.disk.care import check, describe, repair
@@ -25,9 +24,8 @@ ZONE, COLD = b"zone" * 300, b"cold" * 200
 @pytest.fixture
 def path() -> Iterator[Path]:
     """A store at epoch 3: a zone and a cold file in both generations, a zone and a state file of its own in each."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        root = Path(folder) / "store"
+    with in_memory() as folder:
+        root = folder / "store"
         with StoreDirectory.open(root) as store:
             shared = store.stage("zone", ZONE)
             with store.stage_path("cold", suffix=".parquet", folder="lake/s=1") as staged:

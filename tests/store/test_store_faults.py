@@ -6,12 +6,12 @@ import errno
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from store_killer import in_memory
 
 from nile.pyramid.disk import Files, OpenFile, StoredFile, StoreDirectory
 from nile.pyramid.disk.lock import Lock
@@ -88,9 +88,8 @@ class Faulty(Files):
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """A folder in memory where there is one: these tests sync thousands of times."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
+    with in_memory() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from child_store import step, verify
-from store_killer import ROOT, Kills, kill_over_and_over
+from store_killer import ROOT, Kills, in_memory, kill_over_and_over
 
 from nile.pyramid.disk import StoreDirectory
 
@@ -20,9 +18,8 @@ CHILD = ROOT / "tests/harness/child_store.py"
 @pytest.fixture
 def path() -> Iterator[Path]:
     """A place in memory where there is one: a killed process loses nothing that it wrote, wherever it wrote it."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder) / "store"
+    with in_memory() as folder:
+        yield folder / "store"
 
 
 def kills(path: Path, count: int, seed: int) -> Kills:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twin_hash import mixed
 
 from nile.summaries import hash_kernels
 from nile.summaries.errors import ConfigError, KeyTypeError
@@ -74,13 +75,6 @@ def codes_twin(values: list[Any], known: dict[Any, int]) -> list[int]:
     return [-1 if value is None else known.setdefault(value, len(known)) for value in values]
 
 
-def mix_twin(value: int, seed: int) -> int:
-    z = (value + seed) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
 def plain(column: pa.Array) -> list[Any]:
     """The values as Python ones that compare like keys; Python's time would lose the nanoseconds."""
     if pa.types.is_time(column.type):
@@ -110,7 +104,7 @@ def test_a_text_column_hashes_its_utf8_bytes_like_mmh3(texts: list[str | None]) 
 @law
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), seed=st.integers(0, MASK))
 def test_numbers_are_mixed_like_the_twin_says(values: list[int], seed: int) -> None:
-    assert KeyHasher(seed).words(np.array(values, np.int64)).tolist() == [mix_twin(value, seed) for value in values]
+    assert KeyHasher(seed).words(np.array(values, np.int64)).tolist() == [mixed(value, seed) for value in values]
 
 
 @every_column
@@ -238,7 +232,7 @@ def test_hashes_are_the_same_in_every_process() -> None:
         for column in (pa.array([1, -1, 2**40]), pa.array(["a", "", "20685"]), pa.array([0.5, -0.0]))
     )
     assert there == here
-    assert hash_keys(pa.array([1])).item() == mix_twin(1, KeyHasher().seed)
+    assert hash_keys(pa.array([1])).item() == mixed(1, KeyHasher().seed)
 
 
 @pytest.mark.parametrize("name", ["int64", "double", "string", "binary", "dictionary of text", "decimal128(30, 2)"])

@@ -29,6 +29,25 @@ def hashed(words: Array, row: int) -> int:
     return int(h >> np.uint64(1))
 
 
+@part
+def found(words: Array, row: int, h: int, index: Array, kept: Array, hashes: Array) -> tuple[int, int]:
+    """(the code of a row of words with this hash, -1: none; the place in the index where the search ended)."""
+    mask = index.shape[0] - 1
+    at = h & mask
+    while index[at] != 0:
+        seen = index[at] - 1
+        if hashes[seen] == h:
+            same = True
+            for c in range(words.shape[1]):
+                if kept[seen, c] != words[row, c]:
+                    same = False
+                    break
+            if same:
+                return seen, at
+        at = (at + 1) & mask
+    return -1, at
+
+
 @kernel
 def intern_words(
     words: Array, start: int, codes: Array, index: Array, kept: Array, hashes: Array, free: Array, meta: Array
@@ -38,24 +57,10 @@ def intern_words(
     words, kept: int64 [n, w], [capacity, w]; index: int64 [power of two], code + 1 or 0; hashes: int64 [capacity];
     free: int64 [capacity], a stack; meta: as above.  Room ends when kept is full or the index more than half full.
     """
-    mask = index.shape[0] - 1
     room = index.shape[0] // 2
     for i in range(start, words.shape[0]):
         h = hashed(words, i)
-        at = h & mask
-        code = -1
-        while index[at] != 0:
-            seen = index[at] - 1
-            if hashes[seen] == h:
-                same = True
-                for c in range(words.shape[1]):
-                    if kept[seen, c] != words[i, c]:
-                        same = False
-                        break
-                if same:
-                    code = seen
-                    break
-            at = (at + 1) & mask
+        code, at = found(words, i, h, index, kept, hashes)
         if code < 0:
             if meta[LIVE] >= room or (meta[FREE] == 0 and meta[USED] == kept.shape[0]):
                 return i
@@ -77,23 +82,8 @@ def intern_words(
 @kernel
 def find_words(words: Array, begin: int, end: int, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
     """codes[i]: the code of row i of words, begin <= i < end, -1: it has none yet.  As `intern_words`."""
-    mask = index.shape[0] - 1
     for i in range(begin, end):
-        h = hashed(words, i)
-        at = h & mask
-        codes[i] = -1
-        while index[at] != 0:
-            seen = index[at] - 1
-            if hashes[seen] == h:
-                same = True
-                for c in range(words.shape[1]):
-                    if kept[seen, c] != words[i, c]:
-                        same = False
-                        break
-                if same:
-                    codes[i] = seen
-                    break
-            at = (at + 1) & mask
+        codes[i], _ = found(words, i, hashed(words, i), index, kept, hashes)
 
 
 @kernel
