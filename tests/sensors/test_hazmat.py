@@ -45,7 +45,7 @@ def test_the_lines_of_a_long_spectrum_are_peaks() -> None:
 
 
 def test_the_report_prints_a_row_for_each_exposure(capsys: object) -> None:
-    main(["20", "3"])
+    main(["20", "3"], standalone_mode=False)
     printed = capsys.readouterr().out  # type: ignore[attr-defined]
     assert printed.count(" s each") == len(EXPOSURES)
     assert "until sure" in printed

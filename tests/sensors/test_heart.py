@@ -40,5 +40,5 @@ def test_an_interval_is_early_beside_those_before_it() -> None:
 
 
 def test_the_report_prints_a_row_for_each_noise(capsys: object) -> None:
-    main(["1", "2", "30"])
+    main(["1", "2", "30"], standalone_mode=False)
     assert capsys.readouterr().out.count("%") >= 20  # type: ignore[attr-defined]
