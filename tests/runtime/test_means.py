@@ -115,6 +115,44 @@ def test_a_burst_stays_inside_the_memory_and_is_exact_again_after_it(name: str) 
     assert np.mean(inside) >= 0.9
 
 
+def test_a_group_by_whose_state_is_mostly_fixed_uses_what_is_free() -> None:
+    """Four groups take about 46,000 bytes, and each tuple of the window about 64 more: with 1,000 all fit."""
+    with _database(memory=200_000) as db:
+        standing = db.subscribe("SELECT k % 4 AS g, count(*) AS n, sum(x) AS y FROM s GROUP BY k % 4 WINDOW 1")
+        assert isinstance(standing, BoundedSubscription)
+        draw = np.random.default_rng(5)
+        for step in range(60):
+            db.push("s", _rows(draw, 0.1 * step, 2_000 if 10 <= step < 20 else 100))
+            assert standing.memory <= 200_000
+            standing.poll()  # outputs that wait count, too
+            if 12 <= step < 20:
+                assert standing.approximate
+        assert not standing.approximate
+        assert standing.gate.held() == 1_000
+        for step in range(60, 110):  # 20,000 in a window, of which a sample of an eighth would fit
+            db.push("s", _rows(draw, 0.1 * step, 2_000))
+            assert standing.memory <= 200_000
+            standing.poll()
+        assert standing.memory > 110_000
+
+
+def test_what_a_plan_took_for_twice_as_many_tuples_says_how_many_more_fit() -> None:
+    """A line, and a table that doubles."""
+    gate = Gate(None, {}, None, lambda *_: 0)  # type: ignore[arg-type]
+    assert gate.grew(100) is None
+    for held in (100, 120, 200, 320, 400):
+        gate.bytes, gate.peak = 40_000 + 50 * held, held
+        gate.mark(held)
+    assert gate.marks == [(100, 45_000), (200, 50_000), (320, 56_000)]
+    assert gate.grew(400) == (200, 10_000)
+    assert gate.grew(199) is None
+    told = Means._foreseen(gate, 400, 16_000.0)
+    assert told == pytest.approx(400 + (16_000 - 0.1 * 60_000) / 50)  # small tables take a tenth
+    assert Means._foreseen(gate, 400, 1e9) == 1_600
+    gate.jumps = [300]
+    assert [Means._foreseen(gate, 400, part) for part in (19_999.0, 20_000.0, 60_000.0)] == [400, 800, 1_600]
+
+
 def _standing(one: Any) -> list[Any]:
     rows = one.plan.pipeline.snapshot().combine_chunks().to_batches()
     width = len([name for name in one.schema.names if not name.startswith("_")])

@@ -32,7 +32,9 @@ _BYTES = 1024
 _SAFE = 0.9
 """Of the tuples that there is room for: a sample is now and then larger than on average."""
 _JUMP = 1.1
-"""Times as many bytes after a push: a table has doubled, and does so next at twice as many tuples."""
+"""Times as many bytes for as many tuples after a push: a table has doubled, and does so next at twice as many."""
+_FARTHEST = 4.0
+"""Times as many tuples as ever before, at most, by what they took so far."""
 _SOON = 8.0
 """Pushes of this size that there is room for at least: then no rate has to be looked at."""
 _LEARN = 0.3
@@ -151,13 +153,14 @@ class Means:
         held, there = gate.held(), gate.memory()
         if there > gate.bytes:
             gate.grown = held
-        if there > _JUMP * gate.bytes > 0:
+        if there > _JUMP * gate.bytes * max(1.0, held / max(gate.held_before, 1)) > 0:
             again = [each for each in gate.jumps if 1.8 * each <= gate.peak_before <= 2.2 * each]
             if again:
                 gate.jumps.remove(again[0])
             gate.jumps.append(gate.peak_before)
         gate.jumps = [each for each in gate.jumps if each >= gate.peak / 2]
-        gate.bytes, gate.peak_before = there, gate.peak
+        gate.bytes, gate.peak_before, gate.held_before = there, gate.peak, held
+        gate.mark(held)
 
     def spent(self, gate: Gate, seconds: float) -> None:
         """What a plan took, and handing out what it found."""
@@ -210,6 +213,7 @@ class Means:
             return math.inf  # its state does not grow with what comes
         limit = gate.peak * 2.0 ** int(math.log2((part + there) / max(there, 1)))
         limit = max(limit, gate.peak + (part - there) / _BYTES, 2.0 * _SAFE * min(gate.jumps, default=0))
+        limit = max(limit, self._foreseen(gate, held, part))
         if held + tuples <= limit and tuples * _BYTES <= part / _SOON:
             return math.inf  # the next push is measured again
         window = gate.made.window
@@ -219,6 +223,21 @@ class Means:
         if share >= 1.0 and held + tuples <= limit:
             return math.inf
         return min(_SAFE * share * tuples, max(0.0, limit - held))
+
+    @staticmethod
+    def _foreseen(gate: Gate, held: int, part: float) -> float:
+        """How many tuples a plan may hold in `part` bytes more than now, by what the last twice as many of them took.
+
+        What did not grow meanwhile does not grow with tuples.  Where a table doubled it doubles again, all of it at
+        once; where none did, a tuple more takes what one took, and small tables a little.
+        """
+        if (found := gate.grew(held)) is None:
+            return 0.0
+        tuples, size = found
+        if gate.jumps:
+            return gate.peak * 2.0 ** int(math.log2(1.0 + part / max(2.0 * size, 1.0)))
+        more = part - (_JUMP - 1.0) * gate.bytes
+        return min(held + more * tuples / max(size, 1), _FARTHEST * gate.peak)
 
     def _by_cpu(self, gate: Gate, name: str, tuples: int) -> float:
         """How many of the tuples there is time for."""

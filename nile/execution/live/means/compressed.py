@@ -146,8 +146,8 @@ class Narrow(Gate):
         """Nothing is held of what was let in."""
         for each in self._ledgers.values():
             each.took_in = [0] * len(each.took_in)
-        self.peak = self.grown = self.bytes = self.peak_before = 0
-        self.jumps = []
+        self.peak = self.grown = self.bytes = self.peak_before = self.held_before = 0
+        self.jumps, self.marks = [], []
 
 
 class CompressedSubscription(BoundedSubscription):

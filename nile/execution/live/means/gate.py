@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 MOST_LEVEL = 20
 _SLICES = 256
 """Batches of a stream that are told apart; older ones go together."""
+_MARKS = 8
 _UP, _DOWN = 0.7, 0.5
 """How fast a rate is believed that is above, or below, what was measured before."""
 _SEED, _GROUP_SEED = 11, 29
@@ -107,7 +108,9 @@ class Gate:
         """CPU time of a push, by the tuples that are let in."""
         self.jumps: list[int] = []
         """How many were held when tables doubled, of each the last time."""
-        self.peak_before = 0
+        self.marks: list[tuple[int, int]] = []
+        """(tuples held, bytes) of the plan, each time that half as many again were held."""
+        self.peak_before = self.held_before = 0
         self.spent = 0.0
         self.took_before = 0
 
@@ -120,9 +123,22 @@ class Gate:
         other.took_before = sum(other.took.values())
         return other
 
+    def mark(self, held: int) -> None:
+        """Note what its plan takes with so many tuples."""
+        if held and (not self.marks or 2 * held >= 3 * self.marks[-1][0]):
+            self.marks = [*self.marks[1 - _MARKS :], (held, self.bytes)]
+
+    def grew(self, held: int) -> tuple[int, int] | None:
+        """(tuples, bytes) that have come to its plan since it held at most half of what it holds; None: not known."""
+        for many, size in reversed(self.marks):
+            if 2 * many <= held:
+                return held - many, max(0, self.bytes - size)
+        return None
+
     def resumed(self) -> None:
         """Its plan holds what another process did: what comes now is measured beside that, not beside nothing."""
-        self.bytes, self.grown, self.peak_before = self.memory(), self.held(), self.peak
+        self.bytes, self.peak_before = self.memory(), self.peak
+        self.grown = self.held_before = self.held()
         self.took_before = sum(self.took.values())
 
     def alike(self, other: Gate) -> bool:
