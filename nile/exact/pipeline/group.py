@@ -143,9 +143,18 @@ class Grouping(Stateful):
         pieces = useful(self.clock.threads, n, _PIECE)
         if pieces == 1:
             return table.codes(table.encode(columns))
-        words, codes = table.encode(columns), np.empty(n, np.int64)
-        together([partial(table.find, words, cut, codes) for cut in pieces_of(n, pieces)])
-        table.add(words, codes)
+        codes, cuts = np.empty(n, np.int64), pieces_of(n, pieces)
+        whole = table.encode(columns) if table.numbers else None
+        words = [None if whole is None else whole[cut] for cut in cuts]
+
+        def find(k: int) -> None:
+            if words[k] is None:
+                words[k] = table.encode([each.slice(cuts[k].start, cuts[k].stop - cuts[k].start) for each in columns])
+            table.find(words[k], codes[cuts[k]])
+
+        together([partial(find, k) for k in range(pieces)])
+        for own, cut in zip(words, cuts, strict=True):
+            table.add(own, codes[cut])
         return codes
 
     def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:

@@ -52,11 +52,15 @@ def touch_groups(
                 if counts[code] == 0:
                     births[code] = born
                 pairs += 1
-            touch[i] = at
-            last[at] = i
-            counts[code] += weight[i]
-            born += 1
-            i += 1
+            run, came = i, 0
+            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
+                touch[run] = at
+                came += weight[run]
+                run += 1
+            last[at] = run - 1
+            counts[code] += came
+            born += run - i
+            i = run
         for k in range(begin, pairs):
             after[k] = counts[touch_code[k]]
             mark[touch_code[k]] = -1

@@ -75,9 +75,14 @@ class RowTable:
                 return codes
             self._grow()
 
-    def find(self, words: Array, cut: slice, codes: Array) -> None:
-        """codes[cut]: those of rows of words that have one, -1 of others.  Threads may do parts of this at once."""
-        kernels.find_words(words, cut.start, cut.stop, codes, self.index, self.kept, self.hashes)
+    @property
+    def numbers(self) -> bool:
+        """Whether `encode` numbers values, such as texts, which only one thread at a time may do."""
+        return bool(self.encoder.values)
+
+    def find(self, words: Array, codes: Array) -> None:
+        """The code of each row of words, -1 where it has none (int64 [n]).  Threads may do parts of this at once."""
+        kernels.find_words(words, codes, self.index, self.kept, self.hashes)
 
     def add(self, words: Array, codes: Array) -> None:
         """Give rows of words a code for which `find` has found none, as `codes` would have."""

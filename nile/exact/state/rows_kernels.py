@@ -80,9 +80,9 @@ def intern_words(
 
 
 @kernel
-def find_words(words: Array, begin: int, end: int, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
-    """codes[i]: the code of row i of words, begin <= i < end, -1: it has none yet.  As `intern_words`."""
-    for i in range(begin, end):
+def find_words(words: Array, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
+    """codes[i]: the code of row i of words, -1: it has none yet.  As `intern_words`."""
+    for i in range(words.shape[0]):
         codes[i], _ = found(words, i, hashed(words, i), index, kept, hashes)
 
 

@@ -192,29 +192,48 @@ class StreamJoining:
         pairs = int(ends[-1])
         pieces = max(1, min(useful(self.clock.threads, pairs, _PIECE), moved.shape[0]))
         cuts = np.searchsorted(ends, [k * pairs // pieces for k in range(pieces)] + [pairs], "left")
+        ts, sign = np.empty(pairs, np.int64), np.empty(pairs, np.int8)
         parts: list[Any] = [None] * pieces
 
         def work(k: int) -> None:
-            parts[k] = self._piece(moved[cuts[k] : cuts[k + 1]], ends[cuts[k] : cuts[k + 1] + 1])
+            first, last = cuts[k], cuts[k + 1]
+            at = slice(ends[first], ends[last])
+            parts[k] = self._piece(moved[first:last], ends[first : last + 1], ts[at], sign[at])
+
+        def whole() -> list[Any]:
+            return [self._piece(moved, ends, ts, sign)]
 
         if pieces > 1:
             try:
                 together([partial(work, k) for k in range(pieces)])
             except Exception:
-                parts = [self._piece(moved, ends)]
+                parts = whole()
         else:
-            parts = [self._piece(moved, ends)]
-        ts, sign = (parts[0][k] if len(parts) == 1 else np.concatenate([each[k] for each in parts]) for k in (0, 1))
-        return Delta(ts, sign, joined([each[2] for each in parts], self.schema))
+            parts = whole()
+        if self.plan.test is not None:
+            ts, sign = (parts[0][k] if len(parts) == 1 else np.concatenate([each[k] for each in parts]) for k in (0, 1))
+        return Delta(ts, sign, self._joined([each[2] for each in parts]))
 
-    def _piece(self, moved: Array, ends: Array) -> tuple[Array, Array, Any]:
-        """(times, signs, rows) of the pairs of some tuples."""
-        pairs = int(ends[-1] - ends[0])
-        ts, first, second = (np.empty(pairs, np.int64) for _ in range(3))
-        sign = np.empty(pairs, np.int8)
+    def _piece(self, moved: Array, ends: Array, ts: Array, sign: Array) -> tuple[Array, Array, Any]:
+        """(times, signs, rows) of the pairs of some tuples.  ts (int64), sign (int8): room for all of them."""
+        first, second = (np.empty(ts.shape[0], np.int64) for _ in range(2))
         kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, first, second)
         rows, yes = self._tested(first, second)
         return ts[yes], sign[yes], rows
+
+    def _joined(self, parts: list[Any]) -> Any:
+        """Pieces in their order, as one; threads put columns together where these are long."""
+        threads = min(useful(self.clock.threads, sum(each.num_rows for each in parts), _PIECE), len(self.schema))
+        if len(parts) == 1 or threads == 1:
+            return joined(parts, self.schema)
+        columns: list[Any] = [None] * len(self.schema)
+
+        def work(first: int) -> None:
+            for at in range(first, len(columns), threads):
+                columns[at] = pa.concat_arrays([each.column(at) for each in parts])
+
+        together([partial(work, k) for k in range(threads)])
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _tested(self, left: Array, right: Array) -> tuple[Any, Array | slice]:
         """(the pairs of some ordinals that satisfy the condition, which those are)."""
