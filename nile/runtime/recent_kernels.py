@@ -10,12 +10,14 @@ from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 
-LIVE, DUE, GONE = 0, 1, 2
-"""Places in the state: cells that are of a value in the window, when they are to be counted again, and how many left in
-the pause before they were counted last, which are taken to leave evenly in the next."""
+LIVE, DUE, GONE, NEWEST = 0, 1, 2, 3
+"""Places in the state: cells that are of a value in the window, when they are to be counted again, how many left in
+the pause before they were counted last, which are taken to leave evenly in the next, and the newest tick."""
 NEVER_YET = np.iinfo(np.int64).min
 EDGE = NEVER_YET + 1
 """Earlier than all that was ever put in; what was not is before it."""
+PERIOD = (1 << 16) - 1
+"""Ticks that cells of 16 bits tell apart: of tick t they hold t % PERIOD + 1, and 0 of none."""
 
 
 @inlined
@@ -32,15 +34,37 @@ def _edge(now: int, back: int, window: int) -> int:
     return EDGE if window < 0 or now < EDGE + back else now - back
 
 
+@inlined
+def _tick(now: int, tick: int) -> int:
+    """The tick in which an instant is: it ends then, or later."""
+    return -((-now) // tick)
+
+
+@inlined
+def _time(cell: int, newest: int, tick: int, window: int) -> int:
+    """When a value was last put into a cell, or less than a tick later.  newest: no cell is of a later tick."""
+    if cell == 0:
+        return NEVER_YET
+    if window < 0:
+        return EDGE
+    age = newest % PERIOD + 1 - cell
+    return (newest - (age if age >= 0 else age + PERIOD)) * tick
+
+
 @part
-def _count(now: int, edge: int, cells: Array, pause: int, state: Array) -> None:
-    """Count living cells, if it is time to."""
+def _count(now: int, edge: int, cells: Array, tick: int, window: int, pause: int, state: Array) -> None:
+    """Count living cells and empty the others, if it is time to; it is before ticks begin anew."""
     if now < state[DUE]:
         return
     live = 0
+    newest = state[NEWEST]
     for at in range(cells.shape[0]):
-        if cells[at] >= edge:
+        if cells[at] == 0:
+            continue
+        if _time(np.int64(cells[at]), newest, tick, window) >= edge:
             live += 1
+        else:
+            cells[at] = 0
     state[GONE] = state[LIVE] - live if now - state[DUE] < pause else 0
     state[LIVE] = live
     state[DUE] = (now // pause + 1) * pause
@@ -58,13 +82,14 @@ def _seems(now: int, size: int, hash_functions: int, pause: int, state: Array) -
 
 @kernel
 def newly(
-    ts: Array, hashes: Array, cells: Array, hash_functions: int, window: int, pause: int, state: Array,
+    ts: Array, hashes: Array, cells: Array, hash_functions: int, window: int, tick: int, pause: int, state: Array,
     fresh: Array, seems: Array,
 ) -> None:  # fmt: skip
     """Put values in, and tell which were not in the window for sure.
 
-    ts int64 [n], not falling; hashes uint64 [n]; cells int64 [2**k], when a value was last there; window: a value of
-    time t has left after t + window, negative: never; pause: ns between two counts of living cells; state int64 [3].
+    ts int64 [n], not falling; hashes uint64 [n]; cells uint16 [2**k], the tick when a value was last there; window: a
+    value of time t has left after t + window, negative: never; tick: ns, of which a window and a pause have less than
+    PERIOD; pause: ns between two counts of living cells; state int64 [4].
     fresh bool [n]; seems float64 [n], how probably a value that was not there would have seemed to be.
     """
     size = cells.shape[0]
@@ -72,42 +97,48 @@ def newly(
     for i in range(ts.shape[0]):
         now = ts[i]
         edge = _edge(now, window + 1, window)
-        _count(now, edge, cells, pause, state)
+        _count(now, edge, cells, tick, window, pause, state)
+        newest = _tick(now, tick)
+        state[NEWEST] = newest
+        own = np.uint16(newest % PERIOD + 1)
         first = _mixed(hashes[i])
         step = _mixed(first + U8(0x9E3779B97F4A7C15)) | U8(1)
         seems[i] = _seems(now, size, hash_functions, pause, state)
         seen = True
         for k in range(hash_functions):
             c = np.int64((first + U8(k) * step) & most)
-            if cells[c] < edge:
+            if _time(np.int64(cells[c]), newest, tick, window) < edge:
                 seen = False
                 state[LIVE] += 1
-            cells[c] = now
+            cells[c] = own
         fresh[i] = not seen
 
 
 @part
-def _last(value: Any, cells: Array, hash_functions: int) -> Any:
+def _last(value: Any, cells: Array, hash_functions: int, newest: int, tick: int, window: int) -> Any:
     """When a value was last put in, or later."""
     most = U8(cells.shape[0] - 1)
     first = _mixed(value)
     step = _mixed(first + U8(0x9E3779B97F4A7C15)) | U8(1)
-    last = cells[np.int64(first & most)]
+    last = _time(np.int64(cells[np.int64(first & most)]), newest, tick, window)
     for k in range(1, hash_functions):
-        last = min(last, cells[np.int64((first + U8(k) * step) & most)])
+        at = np.int64((first + U8(k) * step) & most)
+        last = min(last, _time(np.int64(cells[at]), newest, tick, window))
     return last
 
 
 @part
-def _put(value: Any, now: int, edge: int, cells: Array, hash_functions: int, state: Array) -> None:
+def _put(
+    value: Any, edge: int, cells: Array, hash_functions: int, newest: int, tick: int, window: int, state: Array
+) -> None:
     most = U8(cells.shape[0] - 1)
     first = _mixed(value)
     step = _mixed(first + U8(0x9E3779B97F4A7C15)) | U8(1)
     for k in range(hash_functions):
         c = np.int64((first + U8(k) * step) & most)
-        if cells[c] < edge:
+        if _time(np.int64(cells[c]), newest, tick, window) < edge:
             state[LIVE] += 1
-        cells[c] = now
+        cells[c] = np.uint16(newest % PERIOD + 1)
 
 
 @inlined
@@ -118,13 +149,13 @@ def _of_side(value: Any, side: int) -> Any:
 
 @kernel
 def beside(
-    ts: Array, sides: Array, hashes: Array, cells: Array, hash_functions: int, window: int, pause: int, state: Array,
-    stood: Array, since: Array, seems: Array,
+    ts: Array, sides: Array, hashes: Array, cells: Array, hash_functions: int, window: int, tick: int, pause: int,
+    state: Array, stood: Array, since: Array, seems: Array,
 ) -> None:  # fmt: skip
     """Put values of two sides in, each into its own filter, and tell of each what both filters say of it.
 
-    ts int64 [n], not falling; sides int8 [n], 0 or 1; hashes uint64 [n]; cells int64 [2, 2**k]; window, pause, state
-    [2, 3]: of each side as in `newly`.  Of values of one instant all are looked up before any of them is put in.
+    ts int64 [n], not falling; sides int8 [n], 0 or 1; hashes uint64 [n]; cells uint16 [2, 2**k]; window, tick,
+    pause, state [2, 4]: of each side as in `newly`.  Of values of one instant all are looked up before any is put in.
     stood bool [n, 3]: whether it seems to have been on its own side before this instant, to be on the other now, to
     have been there before; since int64 [n]: when it was last on the other, or later; seems float64 [n, 2]: how
     probably a value that is not there seems to be on its own, and on the other.
@@ -138,18 +169,23 @@ def beside(
         while end < ts.shape[0] and ts[end] == now:
             end += 1
         for side in range(2):
-            _count(now, before, cells[side], pause, state[side])
+            _count(now, before, cells[side], tick, window, pause, state[side])
+        newest = _tick(now, tick)
+        state[0, NEWEST] = state[1, NEWEST] = newest
         for at in range(i, end):
             own = sides[at]
-            stood[at, 0] = _last(_of_side(hashes[at], own), cells[own], hash_functions) >= before
-            stood[at, 2] = _last(_of_side(hashes[at], 1 - own), cells[1 - own], hash_functions) >= before
+            last = _last(_of_side(hashes[at], own), cells[own], hash_functions, newest, tick, window)
+            stood[at, 0] = last >= before
+            last = _last(_of_side(hashes[at], 1 - own), cells[1 - own], hash_functions, newest, tick, window)
+            stood[at, 2] = last >= before
             seems[at, 0] = _seems(now, size, hash_functions, pause, state[own])
         for at in range(i, end):
             own = sides[at]
-            _put(_of_side(hashes[at], own), now, before, cells[own], hash_functions, state[own])
+            _put(_of_side(hashes[at], own), before, cells[own], hash_functions, newest, tick, window, state[own])
         for at in range(i, end):
             other = 1 - sides[at]
-            since[at] = _last(_of_side(hashes[at], other), cells[other], hash_functions)
+            last = _last(_of_side(hashes[at], other), cells[other], hash_functions, newest, tick, window)
+            since[at] = min(last, now)
             stood[at, 1] = since[at] >= inside
             seems[at, 1] = _seems(now, size, hash_functions, pause, state[other])
         i = end

@@ -16,7 +16,7 @@ import numpy as np
 from nile.exact.state.arrow import Late, pa
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import RowTable, grown
-from nile.runtime.recent import MOST_HASHES, NEVER_YET, PAUSES, cells_in, hashes_for
+from nile.runtime.recent import MOST_HASHES, NEVER_YET, PAUSES, cells_in, hashes_for, put_back, tick_of, younger
 
 __all__ = ["Looked", "Sides", "Waiting"]
 
@@ -45,17 +45,18 @@ class Sides:
     """Values by their hashes.
 
     window: ns, of both sides, None without an end; cells: of each, a power of two; values: about how many different
-    ones the window of a side will have.  Memory: 16 bytes a cell.  Cost: as of `Recent`, for each side.
+    ones the window of a side will have.  Memory: 4 bytes a cell.  Cost: as of `Recent`, for each side.
     """
 
     HELD: ClassVar = ("_cells", "_state", "_hashes")
-    DERIVED: ClassVar = ("_window", "_pause")
+    DERIVED: ClassVar = ("_window", "_pause", "_tick")
 
     def __init__(self, window: int | None, cells: int, values: float) -> None:
         self._window = -1 if window is None else window
         self._pause = 1 << 62 if window is None else max(1, window // PAUSES)
-        self._cells = np.full((2, cells), NEVER_YET, np.int64)
-        self._state = np.array([[0, NEVER_YET, 0]] * 2, np.int64)
+        self._tick = tick_of(window)
+        self._cells = np.zeros((2, cells), np.uint16)
+        self._state = np.array([[0, NEVER_YET, 0, 0]] * 2, np.int64)
         self._hashes = hashes_for(cells, values)
 
     def put(self, ts: Array, sides: Array, hashes: Array) -> Looked:
@@ -63,7 +64,8 @@ class Sides:
         n = ts.shape[0]
         stood, since, seems = np.empty((n, 3), np.bool_), np.empty(n, np.int64), np.empty((n, 2))
         kernels.beside(
-            ts, sides, hashes, self._cells, self._hashes, self._window, self._pause, self._state, stood, since, seems
+            ts, sides, hashes, self._cells, self._hashes, self._window, self._tick, self._pause, self._state, stood,
+            since, seems,
         )  # fmt: skip
         return Looked(~stood[:, 0], stood[:, 1], stood[:, 2], since, seems[:, 0], seems[:, 1])
 
@@ -76,7 +78,7 @@ class Sides:
         """Go on with half the cells, each standing for two; False: there are as few as may be.  Cost: O(cells)."""
         if (cells := self._cells.shape[1] // 2) < cells_in(0):
             return False
-        self._cells = np.maximum(self._cells[:, :cells], self._cells[:, cells:])
+        self._cells = younger(self._cells[:, :cells], self._cells[:, cells:], int(self._state[0, 3]))
         share = 2.0 - self._state[:, :1] / (2.0 * cells)  # as in `Recent.halve`
         self._state[:, [0, 2]] = np.minimum(self._state[:, [0, 2]] * share / 2.0, cells)
         return True
@@ -98,10 +100,7 @@ class Sides:
             held.refuse("a power of two of cells", size)
         made = cls(window, size, 1.0)
         made._hashes = held.integer("hashes", 1, MOST_HASHES)
-        made._cells = held.array("cells", "int64", (2, size)).copy()
-        made._state = held.array("state", "int64", (2, 3)).copy()
-        if (made._state[:, [0, 2]] < 0).any() or (made._state[:, [0, 2]] > size).any():
-            held.refuse(f"0 to {size} living cells", made._state)
+        made._cells, made._state = put_back(held, (2, size), window)
         held.end()
         return made
 

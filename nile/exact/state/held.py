@@ -48,6 +48,11 @@ class Held:
         """Whether there is anything of this name."""
         return name in self._state
 
+    def kind(self, name: str) -> str:
+        """Of an array its dtype, of all else nothing; it is still to be read."""
+        value = self._state.get(name)
+        return str(value.dtype) if isinstance(value, np.ndarray) else ""
+
     def integer(self, name: str, low: int = _LEAST, high: int = _MOST) -> int:
         """A whole number in [low, high]."""
         value = self._take(name)

@@ -18,6 +18,7 @@ from nile.execution.live.means.squeezed import MOST, Squeezed, worth_of
 from nile.execution.live.means.weighing import Weighed
 from nile.execution.live.means.worth import CONFIDENCE, Precision, counted
 from nile.execution.live.running import Running
+from nile.runtime.recent import CELL
 from nile.sql.plan import Distinct, Filter, Plan, Project, Query, SetOperation, Stream, leaves_of
 from nile.streams.manager import TupleBatch
 from nile.summaries.errors import ConfigError
@@ -140,7 +141,7 @@ class Narrow(Gate):
     def _size(self, held: int) -> int:
         """Bytes of a filter."""
         room = self.room(self)
-        return 8 * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART)
+        return CELL * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART)
 
     def _forgotten(self) -> None:
         """Nothing is held of what was let in."""
