@@ -181,11 +181,19 @@ class Means:
         """Of what is left for all."""
         return gate.weight / sum(each.weight for each in self._gates)
 
-    def room(self, gate: Gate) -> float:
-        """Bytes that a plan may hold, what it holds now among them; inf without a bound."""
+    def room(self, gate: Gate, tuples: int = 0, most: float = math.inf) -> float:
+        """Bytes that a plan may hold, what it holds now among them; inf without a bound.
+
+        most: bytes for a tuple of its windows, as fast as they come, of which more are of no use to it; of the batch as
+        in `level`.
+        """
         if self.memory is None:
             return math.inf
-        return max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
+        room = max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
+        window = gate.made.window
+        if window is None or most == math.inf:
+            return room
+        return min(room, most * max(gate.held(), gate.rate * window + tuples))
 
     def fits(self, gate: Gate, name: str, tuples: int, each: float, apart: int) -> bool:
         """Whether, as fast as they come, all tuples of the windows would find room beside what a plan holds apart.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -78,7 +79,7 @@ class Narrow(Gate):
     """
 
     pipeline: Callable[[], Squeezed]
-    room: Callable[[Gate], float]
+    room: Callable[..., float]
     fits: Callable[[Gate, str, int, float, int], bool]
 
     def __init__(self, *given: Any) -> None:
@@ -115,13 +116,15 @@ class Narrow(Gate):
             if self.ask(self, name, n):
                 held = self.held()
                 self._each = pipeline.exactly / held if held else _BYTES
-                pipeline.squeeze(self._size(held))
+                pipeline.squeeze(int(self._size(held, n)))
                 self._forgotten()
         elif self._makes_room(name, n):
             pipeline.refill()
         elif pipeline.refilling:
             pipeline.let_go()
             self._forgotten()
+        elif pipeline.plenty < math.inf and 2 * pipeline.cells <= self._size(0, n):
+            pipeline.double()  # more comes than when it was made, or others have left room
         ledger.add(at, n, n, 0)
         if pipeline.squeezed and not pipeline.refilling:
             ledger.took_in[-1] = 0
@@ -138,10 +141,10 @@ class Narrow(Gate):
             pass
         return True
 
-    def _size(self, held: int) -> int:
-        """Bytes of a filter."""
-        room = self.room(self)
-        return CELL * _CELLS * max(held, 1) if room == float("inf") else int(room / _PART)
+    def _size(self, held: int, tuples: int) -> float:
+        """Bytes of a filter, which takes no more than is of use: the rest is for others.  tuples: the batch's."""
+        room = self.room(self, tuples, _PART * self.pipeline().plenty)
+        return CELL * _CELLS * max(held, 1) if room == math.inf else room / _PART
 
     def _forgotten(self) -> None:
         """Nothing is held of what was let in."""

@@ -15,6 +15,7 @@ Source: STREAM (CIDR 2003), section 5.2.1: Bloom filters for duplicate eliminati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -27,7 +28,7 @@ from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State
 from nile.execution.live.means.gate import MOST_LEVEL, hashed
 from nile.operators.aggregate.input import units
-from nile.runtime.recent import Recent, cells_in
+from nile.runtime.recent import CELL, Recent, cells_in
 from nile.runtime.sides import Sides, Waiting
 from nile.summaries.hashing import KeyHasher
 from nile.summaries.heavy import pa
@@ -40,6 +41,8 @@ Windows = Callable[[Array], Array]
 _SURE = 1.0 - 1e-6
 """The most that a value is taken to seem known: then what is told would stand for a million."""
 _SEED = 17
+_PLENTY = 32.0 * CELL
+"""Of which 16 cells at least are left by rounding: with four hash functions one new value of 400 then seems known."""
 _ROW = 160
 """Bytes of a row that waits, beside 16 for each of its columns."""
 _SIDE = "\0side"
@@ -74,11 +77,8 @@ class Filter(Protocol):
         """What of rows that come is told, and what else is due up to an instant."""
 
     @property
-    def cells(self) -> int:
-        """Bytes of them that `halve` halves."""
-
-    def halve(self) -> bool:
-        """Go on with half the cells; False: there are as few as may be."""
+    def cells(self) -> Recent | Sides:
+        """All of them."""
 
     def capture(self) -> State:
         """All of it."""
@@ -109,13 +109,15 @@ class Kind:
     """How a plan is told by a filter.
 
     front: what makes its rows, in time order; waiting: the state of a stream's tuples that wait, number k, as the front
-    has it; made: from a pipeline as it stands, in so many bytes; restored: from a state.
+    has it; made: from a pipeline as it stands, in so many bytes; restored: from a state; plenty: bytes for each tuple
+    of the windows with which it misses next to nothing.
     """
 
     front: Callable[[], Pipeline]
     waiting: Callable[[State, int], State]
     made: Callable[[Standing, int], Filter]
     restored: Callable[[Held], Filter]
+    plenty: float
 
 
 def filter_of(plan: Plan, scheduling: Any, schema: Any, hasher: KeyHasher, window: int | None) -> Kind:
@@ -128,6 +130,7 @@ def filter_of(plan: Plan, scheduling: Any, schema: Any, hasher: KeyHasher, windo
             lambda state, side: _waiting(state, side, schema),
             lambda pipeline, size: _Beside.made(pipeline, size, excepts, schema, hasher, window),
             lambda held: _Beside.restored(held, excepts, schema, hasher, window),
+            math.inf if excepts else _PLENTY,
         )
     assert isinstance(plan, Distinct | Union)
     below = plan.input if isinstance(plan, Distinct) else Union(plan.left, plan.right, all=True)
@@ -136,6 +139,7 @@ def filter_of(plan: Plan, scheduling: Any, schema: Any, hasher: KeyHasher, windo
         lambda state, _: state,
         lambda pipeline, size: _Newly.made(pipeline, size, schema, hasher, window),
         lambda held: _Newly(Recent.restored(held, window), schema, hasher),
+        _PLENTY,
     )
 
 
@@ -202,11 +206,8 @@ class _Newly:
         return self._recent.memory
 
     @property
-    def cells(self) -> int:
-        return self._recent.memory
-
-    def halve(self) -> bool:
-        return self._recent.halve()
+    def cells(self) -> Recent | Sides:
+        return self._recent
 
     def capture(self) -> State:
         return self._recent.capture()
@@ -320,11 +321,8 @@ class _Beside:
         return self.schema.append(pa.field(_SIDE, pa.int8()))
 
     @property
-    def cells(self) -> int:
-        return self._sides.memory
-
-    def halve(self) -> bool:
-        return self._sides.halve()
+    def cells(self) -> Recent | Sides:
+        return self._sides
 
     @property
     def memory(self) -> int:

@@ -107,11 +107,21 @@ class Squeezed(Pipeline):
     @property
     def cells(self) -> int:
         """Bytes of the filter's cells."""
-        return 0 if self._filter is None else self._filter.cells
+        return 0 if self._filter is None else self._filter.cells.memory
 
     def halve(self) -> bool:
         """Go on with half the cells; False: there are as few as may be.  Cost: O(cells)."""
-        return self._filter is not None and self._filter.halve()
+        return self._filter is not None and self._filter.cells.halve()
+
+    def double(self) -> None:
+        """Go on with twice the cells.  Cost: O(cells)."""
+        if self._filter is not None:
+            self._filter.cells.double()
+
+    @property
+    def plenty(self) -> float:
+        """Bytes of a filter for each tuple of the windows, of which more make it no more precise."""
+        return self._kind.plenty
 
     def let_go(self) -> None:
         """Hold nothing beside the filter."""
