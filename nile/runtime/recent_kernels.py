@@ -41,7 +41,7 @@ def _tick(now: int, tick: int) -> int:
 
 
 @inlined
-def _time(cell: int, newest: int, tick: int, window: int) -> int:
+def _time(cell: Any, newest: int, tick: int, window: int) -> Any:
     """When a value was last put into a cell, or less than a tick later.  newest: no cell is of a later tick."""
     if cell == 0:
         return NEVER_YET
