@@ -187,13 +187,15 @@ class Means:
         most: bytes for a tuple of its windows, as fast as they come, of which more are of no use to it; of the batch as
         in `level`.
         """
-        if self.memory is None:
-            return math.inf
-        room = max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
-        window = gate.made.window
-        if window is None or most == math.inf:
+        window, room = gate.made.window, self._room(gate)
+        if window is None or math.inf in (most, room):
             return room
         return min(room, most * max(gate.held(), gate.rate * window + tuples))
+
+    def _room(self, gate: Gate) -> float:
+        if self.memory is None:
+            return math.inf
+        return max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
 
     def fits(self, gate: Gate, name: str, tuples: int, each: float, apart: int) -> bool:
         """Whether, as fast as they come, all tuples of the windows would find room beside what a plan holds apart.
@@ -203,7 +205,7 @@ class Means:
         rate, window = gate.rate, gate.made.window
         if self._by_cpu(gate, name, tuples) < tuples or window is None:
             return False
-        room = self.room(gate)
+        room = self._room(gate)
         return gate.bytes + apart <= room and (rate * window + tuples) * each <= _SAFE * (room - apart)
 
     def _by_memory(self, gate: Gate, name: str, tuples: int) -> float:
