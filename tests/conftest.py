@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,15 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["spark_fixtures"]
 
-RETAIL = Path(__file__).parents[2] / "shared" / "data" / "retail_uci.parquet"
+ROOT = Path(__file__).parents[1]
+RETAIL = ROOT.parent / "shared" / "data" / "retail_uci.parquet"
+
+if sys.dont_write_bytecode:
+    # As in many containers, no bytecode beside the sources: each of some hundred processes would compile all that it
+    # imports, two seconds of work.  A place of its own keeps it for them, the two workers among them.
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 # Kernels compile inside a first example, and shared machines pause: no deadlines.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -34,6 +45,18 @@ def retail() -> Path:
     if not RETAIL.exists():
         pytest.skip("the retail data is not beside the project; synthetic streams cover the same code")
     return RETAIL
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives to the end: nobody looks for garbage in it, neither while it grows nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
