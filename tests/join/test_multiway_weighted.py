@@ -50,7 +50,7 @@ def off(exact: int, found: Any) -> float:
 
 
 @pytest.mark.parametrize("shape", sorted(WINDOWS))
-@pytest.mark.parametrize("budget", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("budget", [0.05, pytest.param(0.2, marks=pytest.mark.slow), 0.5])
 def test_the_mean_of_the_weights_is_right(shape: str, budget: float) -> None:
     exact, found = totals(database(400, 60, 1.4), shape, budget, 40)
     assert abs(off(exact, found)) < DEVIATIONS

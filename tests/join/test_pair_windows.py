@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from thinning import thinned
+from thinning import rounds, thinned
 
 import nile
 from nile.operators.inputs.pair_windows import PairWindows
@@ -107,15 +107,16 @@ def test_the_whole_answer_of_random_streams(shape: str, seed: int, rows: int) ->
 
 @pytest.mark.parametrize("shape", ["graph", "unequal", "path"])
 @pytest.mark.parametrize("budget", thinned([0.5, 0.2], 2))
-def test_weights_add_up_to_the_whole_on_average(shape: str, budget: float) -> None:
+@pytest.mark.parametrize("seeds", rounds(100))
+def test_weights_add_up_to_the_whole_on_average(shape: str, budget: float, seeds: int) -> None:
     tables = streams(3, 3_000, 4, keys=30)
     db, truth = database(tables), found(database(tables).sql(text(shape, "")))
     told = []
-    for seed in range(100):
+    for seed in range(seeds):
         result = db.sql(text(shape, "weighted", f"BUDGET {budget}"), seed=seed)
         table = result.to_arrow()
         told.append(sum(table["_weight"].to_pylist()))
-    assert abs(np.mean(told) - len(truth)) < 3 * np.std(told, ddof=1) / np.sqrt(100)
+    assert abs(np.mean(told) - len(truth)) < 3 * np.std(told, ddof=1) / np.sqrt(seeds)
 
 
 def test_the_plan_says_what_is_looked_at() -> None:

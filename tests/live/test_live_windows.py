@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from thinning import rounds
 from workload_live import NAMES, gone_on, opened, push_all, tables_of
 
 import nile
@@ -83,11 +84,12 @@ def test_the_whole_budget_finds_every_combination(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["graph", "condition"])
-def test_weights_add_up_to_all_on_average(shape: str) -> None:
+@pytest.mark.parametrize("seeds", rounds(60))
+def test_weights_add_up_to_all_on_average(shape: str, seeds: int) -> None:
     tables = tables_of(9, (80, 80, 80), keys=8)
     truth, _ = exact(shape, tables)
     db = opened(tables)
-    asked = [db.subscribe(query(shape, "weighted"), budget=0.4, seed=seed) for seed in range(60)]
+    asked = [db.subscribe(query(shape, "weighted"), budget=0.4, seed=seed) for seed in range(seeds)]
     push_all(db, tables, 5, 500)
     totals = []
     for each in asked:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thinning import thinned
+from thinning import rounds, thinned
 from workload_join import SECOND, brute_force, random_stream
 
 import nile
@@ -281,13 +281,14 @@ def test_a_shared_stream_is_inserted_kept_and_charged_once() -> None:
 @pytest.mark.parametrize("budget", thinned([0.05, 0.02, 0.3], 3))
 @pytest.mark.parametrize("output", ["pairs", "ranges"])
 @pytest.mark.parametrize("guide", ["directory", "countsketch"])
-def test_the_mean_total_of_weighted_queries_is_the_truth(guide: str, output: str, budget: float) -> None:
+@pytest.mark.parametrize("seeds", rounds(60))
+def test_the_mean_total_of_weighted_queries_is_the_truth(guide: str, output: str, budget: float, seeds: int) -> None:
     """Beside one whose leftovers depend on what it finds, with a smaller weight."""
     streams = streams_of(9, "ABC", n=1_500, keys=30, gap=1)
     db = database(streams)
     queries = [query.returning(output) for query in three(db, "weighted", guide)[:2]]
     truth = np.array([len(exact(streams, query)) for query in queries])
-    totals = np.zeros((60, 2))
+    totals = np.zeros((seeds, 2))
     for seed, row in enumerate(totals):
         asked = [query.using(seed=seed) for query in [*queries, *three(db, "desc", guide)[2:]]]
         answer = db.standing(asked, weights=[1, 3, 2]).run(budget)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_standing import WEIGHT_TOLERANCE, database, pairs_of, streams_of
+from thinning import rounds
 from workload_join import SECOND
 from workload_multiway import brute_force
 
@@ -144,14 +145,15 @@ def test_weights_of_3_to_1_spend_3_to_1_while_both_have_work(preference: str) ->
 
 
 @pytest.mark.parametrize("budget", [0.05, 0.3])
-def test_the_mean_total_of_weighted_queries_is_the_truth(budget: float) -> None:
+@pytest.mark.parametrize("seeds", rounds(60))
+def test_the_mean_total_of_weighted_queries_is_the_truth(budget: float, seeds: int) -> None:
     streams = streams_of(15, "ABC", n=1_000, keys=12, gap=1)
     with opened(streams) as db:
         three = db.join("A", "B", "C", on="k", window="60 s").prefer("weighted").guided_by("directory")
         two = db.join("A", "C", on="k", window="50 s", where="A.n + C.n > 40").prefer("weighted")
         busy = db.join("A", "B", on="k", window="60 s").prefer("desc")
         truth = np.array([len(truth_of(streams, query)) for query in (three, two)])
-        totals = np.zeros((60, 2))
+        totals = np.zeros((seeds, 2))
         for seed, row in enumerate(totals):
             together = db.standing([query.using(seed=seed) for query in (three, two, busy)]).run(budget)
             row[:] = [together[k].members().weight.sum() for k in (0, 1)] / truth

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from test_sampler import _unit
-from thinning import thinned
+from thinning import rounds, thinned
 
 from nile.experiments.benchmarks.truth.family import made
 from nile.operators.common.plan import JoinPlan, default_spec
@@ -38,9 +38,10 @@ def whole(live: LiveJoin, joined: Joinable) -> list[tuple[int, int, float]]:
 @pytest.mark.parametrize("guide", ["directory", "countsketch"])
 @pytest.mark.parametrize("budget", thinned([0.01, 0.05, 0.2, 0.5], 3))
 @pytest.mark.parametrize("name", ["few keys", "zipf 1", "drifting", "one key is half"])
-def test_the_mean_total_is_the_truth(name: str, budget: float, guide: str) -> None:
+@pytest.mark.parametrize("seeds", rounds(120))
+def test_the_mean_total_is_the_truth(name: str, budget: float, guide: str, seeds: int) -> None:
     joined = made(name, 1_000)
-    totals = np.zeros(120)
+    totals = np.zeros(seeds)
     for seed in range(totals.shape[0]):
         live = LiveJoin(planned(joined, budget, seed, guide))
         totals[seed] = sum(weight for _, _, weight in whole(live, joined)) / joined.pairs

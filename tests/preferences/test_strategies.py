@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thinning import thinned
+from thinning import rounds, thinned
 
 import nile
 from nile.operators.strategies import choice
@@ -103,13 +103,14 @@ def test_the_whole_budget_gives_the_whole_answer(strategy: str, window: float | 
             assert answer.estimate.value == len(wanted)
 
 
+@pytest.mark.parametrize("seeds", rounds(400))
 @pytest.mark.parametrize("strategy", thinned(["counts", "keys", "auto"], 3))
-def test_weights_are_right_on_average(strategy: str) -> None:
+def test_weights_are_right_on_average(strategy: str, seeds: int) -> None:
     db, (joins, _) = _database(), _all()
     left = np.nonzero(joins)[0]
     truth = np.array([joins.sum(), (left % 7 == 0).sum(), np.bincount(_keys(0)[left], minlength=KEYS)[7]])
     sums, totals = [], []
-    for seed in range(400):
+    for seed in range(seeds):
         answer = _run(db, "weighted", strategy, 0.7 if strategy == "counts" else 0.35, seed=seed)
         table = answer.to_arrow()
         weight, ordinal = (table[name].to_numpy() for name in ("weight", "left_ordinal"))
