@@ -80,7 +80,7 @@ def head(path: str = "/sql", method: str = "POST", host: str = "localhost", **he
 )
 def test_without_the_token_nothing_is_told(up: Served, given: str | None, path: str) -> None:
     headers = {} if given is None else {"authorization": given.encode("latin-1")}
-    with httpx.Client(base_url=up.url, headers=headers, trust_env=False) as client:
+    with httpx.Client(base_url=up.url, headers=headers, trust_env=False, verify=False) as client:
         said = client.get(path)
     assert (said.status_code, said.json()["kind"]) == (401, "token")
     assert TOKEN not in said.text
@@ -88,7 +88,7 @@ def test_without_the_token_nothing_is_told(up: Served, given: str | None, path: 
 
 
 def test_a_token_in_the_address_is_none(up: Served) -> None:
-    with httpx.Client(base_url=up.url, trust_env=False) as client:
+    with httpx.Client(base_url=up.url, trust_env=False, verify=False) as client:
         assert client.get(f"/streams?token={TOKEN}").status_code == 401
 
 
@@ -577,7 +577,7 @@ def test_a_thousand_wrong_tokens_are_refused_and_slowed(tmp_path: Path) -> None:
         many = "".join(f"Authorization: Bearer {number:032d}\r\n" for number in range(900)).encode()
         said = raw(up, b"GET /streams HTTP/1.1\r\nHost: localhost\r\n" + many + b"Connection: close\r\n\r\n")
         assert said.split()[1] in (b"401", b"400", b"431")
-        with httpx.Client(base_url=up.url, trust_env=False) as client:
+        with httpx.Client(base_url=up.url, trust_env=False, verify=False) as client:
             found = [
                 client.get("/streams", headers={"authorization": f"Bearer {number:032d}"}).status_code
                 for number in range(400)
