@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from judge import fresh_duckdb
 
 import nile
 
@@ -97,7 +98,7 @@ def test_exact_queries_agree_with_duckdb(seed: int) -> None:
     db = nile.connect().register("one", one, time="ts", where="v < 0.8").register("two", two, time="ts")
     found = db.join("one", "two", on="k", window=window).run().to_arrow()
     assert found.num_rows >= 0
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("a", one)
     connection.register("b", two)
     rows = connection.execute(
@@ -116,7 +117,7 @@ def test_the_real_streams_have_their_known_sizes(retail: Path) -> None:
     for window, size in (("10 min", 654), ("1 hour", 2_834), ("6 hours", 11_309)):
         assert db.join("a", "b", on="item_id", window=window).run().to_arrow().num_rows == size
     assert db.join("uk", "rest", on="item_id", window="1 hour").run().to_arrow().num_rows == 17_524
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     rows = connection.execute(
         "select count(*) from read_parquet(?) a join read_parquet(?) b on a.item_id = b.item_id "
         "and abs(epoch(a.ts) - epoch(b.ts)) <= 3600 where a.vstore = 0 and b.vstore = 1",

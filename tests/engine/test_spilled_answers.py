@@ -12,11 +12,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from judge import fresh_duckdb
 from thinning import thinned
 
 import nile
@@ -147,7 +147,7 @@ def test_the_same_rows_in_the_same_order_as_without_a_limit(small: nile.Database
 
 @pytest.mark.parametrize("text", QUERIES[:4] + QUERIES[6:12] + OF_LARGE_GROUPS[:3])
 def test_the_same_rows_as_duckdb(small: nile.Database, text: str) -> None:
-    db = duckdb.connect()
+    db = fresh_duckdb()
     for name, rows in TABLES.items():
         db.register(name, rows)
 

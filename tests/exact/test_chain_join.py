@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judge import fresh_duckdb
 
 from nile.exact.join.chain import ExactJoin, encode
 from nile.summaries.errors import KeyTypeError
@@ -85,7 +85,7 @@ def test_random_streams_agree_with_duckdb(seed: int) -> None:
         key = [None if rng.random() < 0.05 else int(k) for k in rng.integers(0, keys, n)]
         tables.append(pa.table({"i": np.arange(n), "ts": ts, "key": pa.array(key, pa.int64())}))
     one, two = tables
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("one", one)
     connection.register("two", two)
     rows = connection.execute(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from judge import fresh_duckdb
 from oracle_pipeline import key
 from workload_pipeline import ROW, told
 
@@ -151,7 +152,7 @@ def near(a: Counter[Any], b: Counter[Any]) -> bool:
 
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_duckdb_gives_the_same_rows_over_what_the_windows_hold(scheduling: str) -> None:
-    with duckdb.connect() as con:
+    with fresh_duckdb() as con:
         wrong = {seed: text for seed in range(70) if (text := agree(con, seed, scheduling))}
     assert wrong == {}
 
@@ -159,6 +160,6 @@ def test_duckdb_gives_the_same_rows_over_what_the_windows_hold(scheduling: str) 
 @pytest.mark.long
 @pytest.mark.parametrize("scheduling", ["nta", "tpa"])
 def test_duckdb_gives_the_same_rows_for_many_more_plans(scheduling: str) -> None:
-    with duckdb.connect() as con:
+    with fresh_duckdb() as con:
         wrong = {seed: text for seed in range(1000, 2500) if (text := agree(con, seed, scheduling))}
     assert wrong == {}

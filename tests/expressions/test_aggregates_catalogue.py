@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 from thinning import thinned
 
 import nile
@@ -93,7 +94,7 @@ def test_one_shot_sql_equals_duckdb(kind: Kind) -> None:
     rng = random.Random(kind.name)
     for rows in (0, 1, 2, 60):
         data = table(rng, rows)
-        db, judge = nile.connect(), duckdb.connect()
+        db, judge = nile.connect(), fresh_duckdb()
         db.register("s", data, time="ts")
         judge.register("s", data)
         columns = ["n", "v", "n + 1"] if kind.takes == "number" else ["n", "v", "t"]
@@ -112,7 +113,7 @@ def test_what_left_a_window_is_as_if_it_had_never_come(name: str) -> None:
     """At every instant the windowed aggregate is DuckDB's over what the window holds, however the input is cut."""
     kind, rng = CATALOGUE[name], random.Random(name)
     data = table(rng, 80).slice(0, 80)
-    judge = duckdb.connect()
+    judge = fresh_duckdb()
     judge.register("s", data)
     for column in ("n", "v") if kind.takes == "number" else ("n", "v", "t"):
         schema = pa.schema([data.schema.field(column)])
@@ -149,7 +150,7 @@ def after_each(pipeline: Pipeline, data: pa.Table, cut: int) -> list[tuple[Any, 
 def test_a_statement_over_a_window_of_groups_equals_duckdb(kind: Kind) -> None:
     rng = random.Random(kind.name)
     data = table(rng, 60)
-    db, judge = nile.connect(), duckdb.connect()
+    db, judge = nile.connect(), fresh_duckdb()
     db.register("s", data, time="ts")
     judge.register("s", data)
     for call in [*calls(kind, "v"), *calls(kind, "n")]:
@@ -184,7 +185,7 @@ def test_sums_of_parts_merge_in_any_order_and_nothing_changes_nothing(name: str,
         return sorted(zip(*(each.to_pylist() for each in rows.columns), strict=True), key=str)
 
     one = told([partial(group, data)])
-    judge = duckdb.connect()
+    judge = fresh_duckdb()
     judge.register("s", pa.table(data))
     call = f"{kind.sql}({column})" if share is None else f"{kind.sql}({column}, {share})"
     theirs = judge.execute(f"SELECT g, {call} FROM s GROUP BY g").fetchall()
@@ -204,7 +205,7 @@ def test_sums_of_parts_merge_in_any_order_and_nothing_changes_nothing(name: str,
 )
 def test_weighted_outputs_with_all_the_budget_equal_duckdb(kind: Kind) -> None:
     rng = random.Random(kind.name)
-    db, judge = nile.connect(), duckdb.connect()
+    db, judge = nile.connect(), fresh_duckdb()
     for name in ("l", "r"):
         data = pa.table(
             {
@@ -230,7 +231,7 @@ def test_rows_in_an_order_are_those_of_the_window(name: str, column: str) -> Non
     """At every instant DuckDB's over what the window holds, however the input is cut and wherever it starts anew."""
     kind, rng = CATALOGUE[name], random.Random(name + column)
     data = table(rng, 50)
-    judge = duckdb.connect()
+    judge = fresh_duckdb()
     judge.register("s", data)
     schema = pa.schema([data.schema.field(each) for each in ("ts", column, "n")] if column != "n" else
                        [data.schema.field(each) for each in ("ts", "n")])  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.aggregates.asked import Aggregate
@@ -57,7 +57,7 @@ def query() -> nile.JoinQuery:
 
 
 def truth(by: str | None = None) -> list[dict[str, object]]:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("left_input", LEFT)
     connection.register("right_input", RIGHT)
     chosen = ", ".join(f"{text} AS {name}" for name, text in ASKED.items())

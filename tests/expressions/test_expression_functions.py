@@ -6,9 +6,9 @@ import math
 from datetime import datetime
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.expressions.functions import PLAIN
@@ -38,7 +38,7 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 @pytest.mark.parametrize("call", [call for rule in PLAIN.values() for call in rule.examples])
 def test_an_example_is_what_duckdb_says(call: str) -> None:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("r", TABLE)
     theirs = [row[0] for row in connection.execute(f"SELECT {call} FROM r").fetchall()]
     with nile.connect() as db:

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 from sql_random import cell
 
 import nile
@@ -84,7 +85,7 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def judge() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("r", ROWS)
     connection.register("q", PAIRS)
     return connection

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.answers import join_aggregate
@@ -64,7 +64,7 @@ def same(got: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool:
 def opened(seed: int) -> tuple[nile.Database, Any]:
     rng = np.random.default_rng(seed)
     kind = (pa.int64(), pa.float64(), pa.string())[seed % 3]
-    db, con = nile.connect(), duckdb.connect()
+    db, con = nile.connect(), fresh_duckdb()
     for name, rows in (("a", 30), ("b", 25), ("c", 10), ("r", 20)):
         made = table(rng, rows, kind)
         db.register(name, made, time=None if name == "r" else "ts")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judge import fresh_duckdb
 from twin_multiway import Twin
 from workload_join import SECOND, stream
 from workload_multiway import NAN, assert_honest, brute_force, joinable, operator, plan_of, records, run
@@ -336,7 +337,7 @@ def test_a_product_that_cannot_be_numbered_is_refused_with_what_to_do() -> None:
 def test_duckdb_finds_the_same_combinations(streams: int) -> None:
     """Windows whose edges fall on tuples: gaps of whole seconds, a window of 5 seconds."""
     rng = np.random.default_rng(71)
-    db, duck = nile.connect(), duckdb.connect()
+    db, duck = nile.connect(), fresh_duckdb()
     names = [f"s{k}" for k in range(streams)]
     for name in names:
         n = 60
@@ -428,7 +429,7 @@ def test_three_shops_of_the_retail_data_give_the_known_number_of_combinations(
 
 def test_aggregates_over_several_streams_and_conditions_are_duckdbs() -> None:
     rng = np.random.default_rng(5)
-    db, duck = nile.connect(), duckdb.connect()
+    db, duck = nile.connect(), fresh_duckdb()
     for name in "abc":
         rows = pa.table({
             "at": np.cumsum(rng.integers(0, 3, 60)), "k": rng.integers(0, 4, 60), "x": rng.integers(0, 9, 60) / 2,

@@ -6,12 +6,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judge import fresh_duckdb
 
 import nile
 from nile.operators.inputs.pair_conditions import read_pair_condition
@@ -37,7 +37,7 @@ def table(seed: int, n: int, *, keys: int = 6) -> pa.Table:
 
 
 def database(streams: int, n: int, seed: int = 0) -> tuple[nile.Database, Any]:
-    db, duck = nile.connect(), duckdb.connect()
+    db, duck = nile.connect(), fresh_duckdb()
     for k, name in enumerate(NAMES[:streams]):
         rows = table(10 * seed + k, n)
         db.register(name, rows, time="at")

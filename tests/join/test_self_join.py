@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.operators.common.plan import METHODS
@@ -28,7 +28,7 @@ def rows_of(answer: nile.JoinAnswer | nile.MultiwayAnswer) -> list[tuple[int, ..
 
 def in_duckdb(aliases: list[str], where: str, window: int, keys: list[str] | None = None) -> list[tuple[int, ...]]:
     keys = keys or ["k"] * len(aliases)
-    duck = duckdb.connect()
+    duck = fresh_duckdb()
     duck.register("s", ROWS)
     apart = [f"abs({a}.at - {b}.at) <= {window}" for a, b in itertools.combinations(aliases, 2)]
     equal = [f"{aliases[0]}.{keys[0]} = {alias}.{key}" for alias, key in zip(aliases, keys, strict=True)]

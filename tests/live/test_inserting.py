@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.sql.reading_statements import read_statement
@@ -56,7 +56,7 @@ def test_a_pipeline_of_queries_gives_what_duckdb_gives_however_it_is_cut_and_res
             db = nile.connect(tmp_path / "store")
     db.advance("1971-01-01")
     assert db.accounting("dear").applied == len(db.sql("SELECT * FROM dear").fetchall())
-    oracle = duckdb.connect()
+    oracle = fresh_duckdb()
     oracle.register("sales", rows)
     dear = oracle.sql("SELECT ts, item, NULL FROM sales WHERE price > 2 ORDER BY ts").fetchall()
     assert sorted(db.sql("SELECT * FROM dear").fetchall()) == sorted(dear)
@@ -190,7 +190,7 @@ def test_views_and_pipelines_that_read_each_other_go_on_after_every_restart(seed
     with nile.connect(where) as db:
         for each in (memory, db):
             each.advance("1971-01-01")
-        oracle = duckdb.connect()
+        oracle = fresh_duckdb()
         oracle.register("sales", rows)
         kept = "SELECT ts, item FROM sales WHERE price > 1"
         wanted = {

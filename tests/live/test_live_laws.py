@@ -5,6 +5,7 @@ As they come they find what `sql` finds over the same tuples; stopped and restor
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from thinning import thinned
 from workload_live import (
     GUIDES,
     KINDS,
@@ -134,10 +136,9 @@ def test_memory_follows_the_window_and_not_the_stream(streams: int) -> None:
     assert held[1] <= 1.2 * held[0]
 
 
-@pytest.mark.parametrize("output", ["pairs", "ranges"])
-@pytest.mark.parametrize("guide", GUIDES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize(
+    ("streams", "kind", "guide", "output"), thinned(itertools.product(STREAMS, KINDS, GUIDES, ["pairs", "ranges"]), 3)
+)
 def test_stopped_at_random_points_it_does_as_if_it_never_had(streams: int, kind: str, guide: str, output: str) -> None:
     """10 stops of each kind, guide and output: the same bytes as of one that never stopped, cut differently."""
     seed = 100 * KINDS.index(kind) + 10 * GUIDES.index(guide) + len(output)
@@ -196,9 +197,7 @@ def test_a_store_keeps_a_named_one_and_what_nobody_has_read(streams: int, kind: 
     assert [first for first, _ in numbered] == np.cumsum([0, *(len(batch) for _, batch in numbered)])[:-1].tolist()
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize(("streams", "kind", "guide"), thinned(itertools.product(STREAMS, KINDS, GUIDES), 3))
 def test_a_state_that_was_altered_is_refused_or_harmless(streams: int, kind: str, guide: str) -> None:
     """Whatever stands in the arrays: an EnvelopeError, or a query that goes on without reaching outside of them."""
     rng = np.random.default_rng(7)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from thinning import thinned
 
 import nile
 from nile.exact.pipeline.pipeline import Pipeline
@@ -77,7 +78,13 @@ class Alone:
             self.db.push(*step)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *thinned([0, 1], 2),
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20)),
+    ],
+)
 def test_each_tells_what_it_would_alone_whoever_comes_goes_pauses_and_restarts(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     db, at, earlier = opened(tmp_path / "all"), {"a": 0.0, "b": 0.0}, []

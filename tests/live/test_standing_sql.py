@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from judge import fresh_duckdb
 from thinning import thinned
 
 import nile
@@ -76,7 +76,7 @@ def summed(batches: list[pa.RecordBatch], at: int) -> Counter[tuple[Any, ...]]:
 
 
 def wanted(streams: dict[str, list[dict[str, Any]]], query: str, at: int) -> Counter[tuple[Any, ...]]:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     for name, held in streams.items():
         inside = [row for row in held if at - WINDOW <= row["ts"] <= at]
         connection.register(name, pa.Table.from_pylist(inside, schema=SCHEMA))
@@ -140,7 +140,7 @@ def test_every_scheduling_and_every_cut_tells_the_same_state(kind: Any, scheduli
         found = list(pipeline.run(sources))
         states.append(Counter(tuple(row.values()) for each in found for row in each.rows.to_pylist()))
     assert states[0] == states[1] == states[2]
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     for name, held in streams.items():
         inside = [row for row in held if row["ts"] >= last - WINDOW]
         connection.register(name, pa.Table.from_pylist(inside, schema=SCHEMA))

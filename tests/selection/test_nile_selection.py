@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from judge import fresh_duckdb
 from test_paper_selection import ONES, encoded, retail, run
 
 import nile
@@ -123,7 +124,7 @@ def test_with_the_whole_budget_the_answer_is_that_of_duckdb(
     db = nile.connect().register("s", table, time="ts")
     query = db.select("s", on=on, predicates=predicates, window="20 s" if windowed else None)
     answer = query.using(output=output, zone=7).run(budget)
-    with duckdb.connect() as connection:
+    with fresh_duckdb() as connection:
         connection.register("s", table)
         for name, condition in predicates.items():
             rows = connection.execute(f"SELECT seq FROM s WHERE {condition} ORDER BY seq").fetchall()

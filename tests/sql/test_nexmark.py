@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 from nile.experiments.benchmarks.nexmark.data import STREAMS, events
@@ -26,7 +27,7 @@ def cells(row: Any) -> tuple[Any, ...]:
 
 
 def judged(name: str, tables: dict[str, pa.Table]) -> Counter[tuple[Any, ...]]:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     for stream in STREAMS:
         connection.register(stream, tables[stream])
     connection.register("side_input", pa.table(SIDE))

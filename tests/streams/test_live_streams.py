@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 from live_world import SECOND, World
 from sql_random import cell, query
 
@@ -87,7 +87,7 @@ def looked_up(seed: int) -> str | None:
     begins = [at for at, _ in world.versions]
     for (begin, relation), until in zip(world.versions, [*begins[1:], float("inf")], strict=True):
         ts = world.data["s1"].column("ts").to_pylist()
-        judge = duckdb.connect()
+        judge = fresh_duckdb()
         judge.register("s1", world.data["s1"].filter(pa.array([begin <= at < until for at in ts], pa.bool_())))
         judge.register("r", relation)
         wanted.update(tuple(map(cell, row)) for row in judge.execute(text.format("")).fetchall())
@@ -123,7 +123,7 @@ def sampled(seed: int) -> str | None:
     world.db.close()
     rows = told(standing)
     for instant in rng.sample(range(now), min(5, now)):
-        judge = duckdb.connect()
+        judge = fresh_duckdb()
         for name, table in kept.items():
             ts = table.column("ts").to_pylist()
             judge.register(name, table.filter(pa.array([instant - window <= at <= instant for at in ts], pa.bool_())))

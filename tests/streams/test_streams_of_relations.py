@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 
@@ -94,7 +94,7 @@ GROUPS = "SELECT w.window_start, w.window_end, w.k, count(*) AS often, sum(n) AS
 
 
 def buckets(size: int, slide: int, seed: int) -> Counter[tuple[Any, ...]]:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("s", table(seed))
     text = f"""
         SELECT make_timestamp(b * 1000000), make_timestamp((b + {size}) * 1000000), k, count(*), sum(n)
@@ -136,7 +136,7 @@ def test_a_closed_window_is_told_once_and_leaves_nothing_behind(tmp_path: Path) 
 
 
 def _counted(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
-    connection = duckdb.connect()
+    connection = fresh_duckdb()
     connection.register("s", pa.Table.from_pylist(rows, schema=SCHEMA))
     text = """
         SELECT make_timestamp(b * 1000000), make_timestamp((b + 10) * 1000000), k, count(*), sum(n)

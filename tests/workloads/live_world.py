@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from judge import fresh_duckdb
 from sql_random import RandomQuery, cell, tables
 
 import nile
@@ -24,9 +24,8 @@ class World:
         self.rng, self.made = rng, made
         self.data = tables(rng, 24)
         self.gone = {name: [float("inf")] * table.num_rows for name, table in self.data.items()}
-        self.db, self.oracle = nile.connect(), duckdb.connect()
-        self.oracle.execute("SET threads = 1")
-        self.oracle.execute("CREATE TABLE r (k VARCHAR, w BIGINT)")
+        self.db, self.oracle = nile.connect(), fresh_duckdb()
+        self.oracle.execute("CREATE TEMP TABLE r (k VARCHAR, w BIGINT)")
         for name in ("s1", "s2", "s3"):
             self.db.stream(name, self.data[name].schema, time="ts")
         self.db.sql("CREATE RELATION r (k TEXT, w BIGINT)")
@@ -39,8 +38,7 @@ class World:
         self.versions.append((at, self.oracle.sql("SELECT * FROM r").to_arrow_table()))
 
     def wanted(self, instant: float) -> Counter[tuple[Any, ...]]:
-        connection = duckdb.connect()
-        connection.execute("SET threads = 1")
+        connection = fresh_duckdb()
         for name in ("s1", "s2", "s3"):
             held = self.data[name].filter(pa.array([gone > instant for gone in self.gone[name]], pa.bool_()))
             connection.register(name, held)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import duckdb
 import numpy as np
 import pyarrow as pa
+from judge import fresh_duckdb
 
 import nile
 from nile.execution.held import content, packed
@@ -156,7 +156,7 @@ def by_duckdb(tables: Tables, window: int, where: str = "") -> list[tuple[int, .
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
     close = " AND ".join(f"abs(epoch_ns({x}.at) - epoch_ns({y}.at)) <= {window * SECOND}" for x, y in pairs)
     equal = " AND ".join(f"a.item = {name}.item" for name in names[1:])
-    with duckdb.connect() as duck:
+    with fresh_duckdb() as duck:
         for name, table in tables.items():
             duck.register(name, table)
         columns = ", ".join(f"{name}.seq" for name in names)

@@ -47,19 +47,24 @@ def brute_force(streams: tuple[Loaded, ...], window: int | None) -> set[tuple[in
                 name = "NaN" if key != key else key
                 by_key.setdefault(name, [[] for _ in streams])[k].append(i)
     found: set[tuple[int, ...]] = set()
+    times = [one.ts.tolist() for one in streams]
 
-    def extend(picked: tuple[int, ...], times: tuple[int, ...], members: list[list[int]]) -> None:
-        if len(picked) == len(streams):
+    def extend(picked: tuple[int, ...], left: list[list[int]]) -> None:
+        """left: of each further stream, those near all that are picked."""
+        at = len(picked)
+        if at == len(streams):
             found.add(picked)
             return
-        one = streams[len(picked)]
-        for i in members[len(picked)]:
-            ts = int(one.ts[i])
-            if window is None or all(abs(ts - other) <= window for other in times):
-                extend((*picked, i), (*times, ts), members)
+        for i in left[0]:
+            ts, further = times[at][i], left[1:]
+            if window is not None:
+                further = [
+                    [j for j in some if abs(times[at + k][j] - ts) <= window] for k, some in enumerate(further, 1)
+                ]
+            extend((*picked, i), further)
 
     for members in by_key.values():
-        extend((), (), members)
+        extend((), members)
     return found
 
 
