@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -54,6 +55,7 @@ def _pairs(answer: Any) -> list[tuple[int, int]]:
     return list(zip(table["left_ordinal"].to_pylist(), table["right_ordinal"].to_pylist(), strict=True))
 
 
+@cache
 def _all(window: float | None = WINDOW) -> tuple[Array, Array]:
     """By brute force: whether each pair joins, and whether it is an outlier: bool [N, N]."""
     ts = [np.sort(np.random.default_rng(seed + 10).integers(0, 3_000_000_000, N)) for seed in (0, 1)]
