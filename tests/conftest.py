@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -67,6 +70,25 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file each at a time, but all that share the Spark session by one worker: another JVM would warm up anew."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "spark" if _needs_spark(ROOT / file) else file
+
+    return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@cache
+def _needs_spark(file: Path) -> bool:
+    """Whether it asks for the session: as an argument, or by its name."""
+    return re.search(r'\bspark: |\("spark"\)', file.read_text()) is not None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
