@@ -2,7 +2,7 @@
 
 Inputs are dropped only by key, in both streams alike: half the keys keep half of the pairs, where half of the
 tuples would keep a quarter.  Under weighted and asc admission is a level of key hashes, which weights can undo.
-Under desc it picks, by the rules of `slot_kernels`.
+Under desc, and asc within short windows, it picks, by the rules of `slot_kernels`.
 Source: DESIGN section 3, items 3 to 5; not in the paper.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from nile.preferences import state as js
-from nile.preferences.level_kernels import look, set_level
+from nile.preferences.level_kernels import effective_admission, look, set_level
 from nile.preferences.queue_kernels import CLASSES
-from nile.preferences.slot_kernels import is_choice_due, open_slots, picks_slots
+from nile.preferences.slot_kernels import is_choice_due, open_below, open_slots, picks_slots, would_pick
 from nile.preferences.state import State
 from nile.summaries.kernels import part
 
@@ -38,6 +38,8 @@ def adjust_admission(st: State, waiting_entries: int, arrived: int) -> None:
     idle = (
         waiting_entries == 0 and w[js.ACTIVE] == 0 and real[js.CREDIT] > 4.0 * (real[js.ENTRANCE] + real[js.SLICE_COST])
     )
+    if not picks_slots(st) and would_pick(st):
+        open_below(effective_admission(st, w[js.NOW_TS]), st)
     if picks_slots(st):
         open_slots(st, idle, used)
     else:

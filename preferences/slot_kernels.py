@@ -1,7 +1,9 @@
-"""Admission of desc: which of the 64 slots of the key space are open.
+"""Admission of desc, and of asc within short windows: which of the 64 slots of the key space are open.
 
 Those where both streams are busiest are, as many as the budget can serve: a mask of 64 bits, which costs no more
 to ask than a level.  A slot that holds a heavy key holds few of the light ones besides.
+Outliers.  Where a window holds few tuples, and an arrival finds few of them, nearly every pair is an outlier, and asc
+finds most where desc would.  What a shut slot turns away is noted, since it may have made its key frequent.
 Source: DESIGN section 3, items 3 to 5; not in the paper.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import pay_insert, unit
+from nile.preferences.arrival_kernels import pay_insert, since_of, unit
 from nile.preferences.state import State
 from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, allocating_part, part
@@ -34,12 +36,61 @@ _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to 
 _WIDEN, _WIDEN_MOST = 1.3, 2.0
 _WHOLE = 0.5  # of what open slots have: what is wanted
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
+_SHORT = 2 * js.CONTROL_EVERY  # arrivals, those of a first look included, in which a short window has passed
+_FEW = 0.125  # of the cap: matches of an arrival
 
 
 @part
 def picks_slots(st: State) -> bool:
-    """Whether admission is a choice of slots: under desc, unless others keep the streams, by a level."""
-    return st.setting[js.PREFERENCE] == js.DESC and not st.setting[js.SHARED]
+    """Whether admission is a choice of slots, unless others keep the streams: under desc and, once it pays, asc.
+
+    It is by a level elsewhere.
+    """
+    if st.setting[js.SHARED]:
+        return False
+    if st.setting[js.PREFERENCE] == js.ASC:
+        return st.whole[js.CHOSEN] > 0  # type: ignore[no-any-return]
+    return st.setting[js.PREFERENCE] == js.DESC  # type: ignore[no-any-return]
+
+
+@part
+def would_pick(st: State) -> bool:
+    """asc: whether windows are so short, and matches so few, that outliers are found where pairs are.
+
+    A clock's grants tell nothing of matches.
+    """
+    if st.setting[js.PREFERENCE] != js.ASC or st.setting[js.SHARED] or st.setting[js.REPLAYED]:
+        return False
+    real = st.real
+    if not 0 < st.whole[js.IN_WINDOW] <= _SHORT or real[js.FRACTION] >= 1.0:
+        return False
+    matching = real[js.PER_ARRIVAL] / real[js.FRACTION] - st.prices[js.P_INSERT] - st.prices[js.P_LOOKUP]
+    few = matching <= _FEW * st.setting[js.CAP] * st.prices[js.P_EMIT]
+    return few and real[js.PER_ARRIVAL] < real[js.TAKING_MEAN]  # type: ignore[no-any-return]
+
+
+@part
+def open_below(level: float, st: State) -> None:
+    """asc, from now on by slots: open those whose keys a level has let in so far, one at least."""
+    real = st.real
+    w = st.whole
+    count = max(1, int(level * js.SLOTS))
+    for slot in range(js.SLOTS):
+        st.open[slot] = slot < count
+    real[js.ADMISSION] = real[js.WANTED] = np.float64(count) / js.SLOTS
+    real[js.ADMISSION_BEFORE] = level
+    real[js.SHARE] = 1.0
+    w[js.ADMISSION_SINCE] = w[js.NOW_TS]
+    real[js.CHOSEN_AT] = real[js.GRANTED]  # nothing has been counted by slot yet
+    w[js.CHOSEN] = w[js.ARRIVED]
+
+
+@part
+def complete_below(st: State, ts: int) -> float:
+    """asc by slots: the level that was in force in the window that ends at `ts`; 1: none was."""
+    if since_of(ts, st.window[0]) <= st.whole[js.ADMISSION_SINCE]:
+        return st.real[js.ADMISSION_BEFORE]  # type: ignore[no-any-return]
+    return 1.0
 
 
 @part
@@ -59,14 +110,16 @@ def see(slot: int, side: int, ordinal: int, st: State) -> None:
 
 @part
 def is_thinned(arrival: int, st: State) -> bool:
-    """Whether a tuple of an open slot stays out by its own coin, since the slot alone has more than can be taken in."""
+    """desc: whether a tuple of an open slot stays out by its own coin, as the slot has more than can be taken in."""
+    if st.setting[js.PREFERENCE] == js.ASC:
+        return False
     share = st.real[js.WANTED] / st.real[js.ADMISSION]
     return share < _WHOLE and unit(U8(arrival), st.setting[js.SALT] + 7) >= share  # type: ignore[no-any-return]
 
 
 @part
 def open_slots(st: State, idle: bool, used: float) -> None:
-    """desc: open the slots that promise most, as many as find a little more than can be emitted.
+    """Open the slots that promise most, as many as find a little more than can be emitted; asc: no more than that.
 
     More while all that is found is served, fewer while much of it is not.  WANTED is the share of the tuples
     seen that open slots should have, ADMISSION what they do have: slots are few and unlike.
@@ -89,9 +142,13 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     elif real[js.SERVED_MEAN] < _SERVED_ILL * real[js.FOUND_MEAN]:
         wanted *= max(0.8, real[js.SERVED_MEAN] / (_SERVED_ILL * real[js.FOUND_MEAN]))
     free = real[js.CREDIT] + HORIZON * real[js.SHARE] * real[js.PER_ARRIVAL]
+    taking = real[js.TAKING_MEAN]
+    if st.setting[js.PREFERENCE] == js.ASC:  # all that is found is paid for first
+        wanted = 1.0
+        taking += st.prices[js.P_EMIT] * np.float64(w[js.OUTPUTS]) / max(1.0, np.float64(w[js.ADMITTED]))
     wanted = min(
         wanted,
-        free / ((HORIZON + lag) * real[js.TAKING_MEAN]),
+        free / ((HORIZON + lag) * taking),
         max(2.0 * real[js.ADMISSION], real[js.ADMISSION] + 2.0 / js.SLOTS),
     )
     wanted = max(wanted, _LEAST_WANTED)
@@ -100,6 +157,8 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     while every < 512 and st.prices[js.P_UPDATE] > _SAMPLE_SHARE * every * real[js.PER_ARRIVAL]:
         every *= 2
     w[js.SAMPLED] = every
+    if st.setting[js.PREFERENCE] == js.ASC and wanted < 1.0 and is_choice_due(st):  # tuples that wait take all else
+        _put_aside(st)
     is_off = wanted < 0.9 * real[js.ADMISSION] or wanted > 1.1 * real[js.ADMISSION]
     if wanted >= 1.0:
         real[js.ADMISSION] = 1.0
@@ -135,9 +194,14 @@ def save_up(st: State) -> None:
     """Put aside what finds no work, for a choice of slots that is due: a choice in instalments."""
     real = st.real
     if real[js.ADMISSION] < 1.0 and picks_slots(st) and st.setting[js.REPLAYED] and is_choice_due(st):
-        amount = max(0.0, min(real[js.CREDIT], real[js.CHOICE] - real[js.CHOICE_SAVED]))
-        pay_insert(st, amount)
-        real[js.CHOICE_SAVED] += amount
+        _put_aside(st)
+
+
+@part
+def _put_aside(st: State) -> None:
+    amount = max(0.0, min(st.real[js.CREDIT], st.real[js.CHOICE] - st.real[js.CHOICE_SAVED]))
+    pay_insert(st, amount)
+    st.real[js.CHOICE_SAVED] += amount
 
 
 @part

@@ -110,6 +110,27 @@ def test_no_plan_makes_a_false_or_an_unpaid_pair(
     assert all(weight >= 1.0 for weight in (row[2] for row in records(plan, joined, batch_rows=10_000)))
 
 
+@pytest.mark.parametrize("guide", plans.GUIDES)
+def test_slots_that_open_and_shut_give_asc_no_false_outlier(guide: str) -> None:
+    """In short windows it picks slots; keys that are busy for a while were turned away when a slot opened for them."""
+    rng = np.random.Generator(np.random.PCG64(8))
+    times = np.sort(rng.integers(0, 1_200, (2, 2_400)), axis=1)
+    busy = times // 12
+    drifting = np.where(rng.random(times.shape) < 0.9, rng.integers(1_000, 4_000, times.shape), busy)
+    sides = [stream(str(side), times[side], drifting[side].tolist()) for side in (0, 1)]
+    joined = Joinable(sides[0], sides[1], 40 * SECOND)
+    truth = outliers(joined, 4)
+    chosen = 0
+    for fraction, seed in itertools.product((0.03, 0.1, 0.3, 0.6), range(4)):
+        plan = plan_of(joined, fraction, guide=guide, preference="asc", outlier_cap=4, seed=seed)
+        found, join = run(plan, joined, batch_rows=197)
+        assert len(found) == len(set(found))
+        assert set(found) <= truth
+        assert join.figures.spent <= join.figures.granted * (1 + 1e-9)
+        chosen += int(join.state.whole[state.CHOSEN] > 0)
+    assert chosen >= 8
+
+
 def test_forgetting_never_gives_a_pair_with_a_forgotten_side_and_lowers_coverage() -> None:
     joined = joinable(31, n=6_000, keys=6, window=2_000 * SECOND)
     summary = {"forgetting": True, "depth": 2, "max_length": 50 * SECOND}

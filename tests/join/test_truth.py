@@ -85,3 +85,14 @@ def test_asc_over_rare_keys_finds_as_many_outliers_as_any_other_way(name: str) -
     others.append(outliers(joined, exact, 0.05, 3, method="shed-uniform", preference="asc")[0])
     assert own >= max(others)
     assert precision == 1.0
+
+
+def test_asc_within_short_windows_finds_as_many_outliers_as_any_other_way() -> None:
+    """Nearly all pairs are outliers there: the busiest slots have most of them."""
+    joined = made("short window", 4_000)
+    exact = exact_pairs(joined)
+    for budget in (0.05, 0.2, 0.5):
+        own, precision = outliers(joined, exact, budget, 5, preference="asc")
+        others = [outliers(joined, exact, budget, 5, preference=preference)[0] for preference in ("desc", "weighted")]
+        assert own >= max(others)
+        assert precision == 1.0

@@ -14,6 +14,7 @@ from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, since
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.region_kernels import queue_up, read_root, read_window
+from nile.preferences.slot_kernels import complete_below, picks_slots
 from nile.preferences.state import State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
@@ -271,7 +272,8 @@ def rare_region(
     # What is forgotten joins no more, and is counted all the same: the key was as frequent.
     count = (high - rank_since(other, code, since_of(ts, window))) + (own_high - own_low)
     # A tuple of this key was turned away in the window: the lists undercount it.
-    unsure = st.shed_at[code] >= since_of(ts, window) or level >= effective_admission(st, ts)
+    unsure = st.shed_at[code] >= since_of(ts, window)
+    unsure = unsure or level >= (complete_below(st, ts) if picks_slots(st) else effective_admission(st, ts))
     if count > st.setting[js.CAP] or unsure:
         st.whole[js.PRUNED] += 1
         return

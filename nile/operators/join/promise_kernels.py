@@ -72,6 +72,8 @@ def _meet(side: int, ordinal: int, code: int, ts: int, h: Word, entries: int, st
     if by_slot and (st.open[slot] == 0 or is_thinned(2 * ordinal + side, st)):
         see(slot, side, ordinal, st)
         _refuse(st, side)
+        if st.setting[js.PREFERENCE] == js.ASC:
+            st.shed_at[code] = ts
         return _DEALT_WITH
     if not by_slot and unit(h, st.setting[js.SALT]) >= real[js.ADMISSION]:
         _refuse(st, side)
@@ -104,8 +106,6 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
         w[js.STOPPED_SIDE] = side
         w[js.STOPPED_CODE] = code
         return False
-    if picks_slots(st):
-        see(slot_of(own.hash[at], st), side, ordinal, st)
     before = real[js.SPENT]
     w[js.ADMITTED] += 1
     if preference == js.WEIGHTED and not shared:
@@ -141,6 +141,8 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     cost = real[js.SPENT] - before
     real[js.SPENT_TAKING] += cost
     allow(-cost, st)
+    if picks_slots(st):
+        see(slot_of(own.hash[at], st), side, ordinal, st)
     return True
 
 
