@@ -65,6 +65,12 @@ P_INSERT, P_UPDATE, P_ESTIMATE, P_SCAN, P_EMIT, P_LOOKUP, P_PUSH, P_POP, P_HEAP,
 CONTROL_EVERY = 256
 """Arrivals between two looks of the admission control."""
 
+SHOWN = 0.125
+"""Of the tuples that come in, the share that the change detector of an operator's own summary is shown: it compares two
+distributions of keys, and a sample of either is one of those."""
+LEAST_SHOWN = 64
+"""Tuples that the detector has been shown since it looked last, below which it does not look."""
+
 FOREVER = (1 << 63) - 1
 """The window of a query without one."""
 

@@ -12,18 +12,29 @@ import numpy as np
 
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of
+from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of, unit
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.state import Clocked
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import slice_end
-from nile.summaries.kernels import part
+from nile.pyramid.grid.grid_kernels import put_in_zone, show, slice_end
+from nile.summaries.kernels import U8, part
 
 Array = np.ndarray[Any, Any]
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
 _SAVING = 4096.0  # tuples over which a turn is saved up for
-_MANY = 64  # tuples per slice must have for the detector to look at it
+
+
+@part
+def count_in(s: Side, side: int, ordinal: int, ts: int, h: Any, st: Clocked) -> None:
+    """A tuple into the summary that the operator keeps for itself, charged; the detector is shown a sample of them."""
+    put_in_zone(s, ordinal, ts, h)
+    rows = s.counters.shape[1]
+    if s.detector.shape[0] == 0 or unit(U8(2 * ordinal + side), st.setting[js.SALT] + 8) < js.SHOWN:
+        show(s, h)
+        rows += s.detector.shape[0]
+    pay_insert(st, st.prices[js.P_UPDATE] * rows)
+    save_for_turn(side, st)
 
 
 @part
@@ -41,7 +52,7 @@ def pay_adds(s: Side, side: int, st: Clocked) -> None:
 @part
 def close_slice(s: Side, side: int, ts: int, st: Clocked) -> None:
     """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[ga.SLICE_COUNT] < _MANY or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
+    if s.zone[ga.SLICE_COUNT] < js.LEAST_SHOWN or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
     if slice_end(s, ts):
         st.whole[js.TURN_WANTED + side] = 1

@@ -31,7 +31,9 @@ __all__ = [
     "cell_in",
     "cell_of",
     "count",
+    "put_in_zone",
     "reach",
+    "show",
     "sketch_slices",
     "slice_end",
     "summarize",
@@ -76,8 +78,8 @@ def _open(s: Side, ordinal: int, ts: int) -> None:
 
 
 @inlined
-def summarize(s: Side, ordinal: int, ts: int, h: Word) -> None:
-    """One tuple into the open zone (the paper's Summarize): `rows` updates here and in the detector."""
+def put_in_zone(s: Side, ordinal: int, ts: int, h: Word) -> None:
+    """One tuple into the open zone: `rows` updates."""
     _open(s, ordinal, ts)
     root = s.gran[0, ga.OFFSET]
     s.zone[ga.ZONE_COUNT] += 1
@@ -86,10 +88,22 @@ def summarize(s: Side, ordinal: int, ts: int, h: Word) -> None:
     s.node[root, ga.END] = ordinal + 1
     for r in range(s.counters.shape[1]):
         s.counters[root, r, cell_of(s, r, h)] += 1
+
+
+@inlined
+def show(s: Side, h: Word) -> None:
+    """One tuple to the detector, as many updates as that has rows."""
     if s.zone[ga.SLICE_COUNT] < _MOST:
         s.zone[ga.SLICE_COUNT] += 1
         for r in range(s.recent.shape[0]):
             s.recent[r, (s.detector_multipliers[r] * h) >> U8(64 - s.spec[ga.DETECTOR_BITS])] += 1
+
+
+@inlined
+def summarize(s: Side, ordinal: int, ts: int, h: Word) -> None:
+    """One tuple into the open zone and the detector (the paper's Summarize)."""
+    put_in_zone(s, ordinal, ts, h)
+    show(s, h)
 
 
 @inlined

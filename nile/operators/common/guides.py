@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nile.preferences.state import LEAST_SHOWN, SHOWN
 from nile.pyramid.grid.spec import SLICE, SummarySpec
 from nile.pyramid.grid.store import DETECTOR_COLUMNS, DETECTOR_ROWS
 from nile.summaries.costs import CostTable
@@ -33,8 +34,8 @@ class GuideChoice:
 def choose_guide(spec: SummarySpec, costs: CostTable, preference: str, *, streams: int = 2) -> GuideChoice:
     """The guide that costs per tuple least, all tuples being in memory.
 
-    directory: reading the bounds of one list in each other stream.  countsketch: the updates of sketch and
-    detector, a read of each granularity's root in each other stream (asc: of every row, in its own too), and the
+    directory: reading the bounds of one list in each other stream.  countsketch: the updates of sketch and, for a
+    sample, detector, a read of each granularity's root in each other stream (asc: of every row, in its own too), and the
     detector's look at slice ends; turns of zones come on top.  Warm and cold tuples, which have no directory in
     memory, leave only the sketch.
     """
@@ -43,9 +44,10 @@ def choose_guide(spec: SummarySpec, costs: CostTable, preference: str, *, stream
     detector = DETECTOR_ROWS if spec.structure == "T4" else 0
     reads = asked * spec.depth * (spec.rows if preference == "asc" else 1)
     sketch = (
-        costs.update_sketch(spec.rows + detector)
+        costs.update_sketch(spec.rows)
+        + SHOWN * costs.update_sketch(detector)
+        + costs.add * 2 * detector * DETECTOR_COLUMNS / max(SLICE, LEAST_SHOWN / SHOWN)
         + costs.estimate_sketch(reads)
-        + costs.add * 2 * detector * DETECTOR_COLUMNS / SLICE
         + bounds
     )
     return GuideChoice(

@@ -34,10 +34,10 @@ from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.slot_kernels import is_thinned, picks_slots, save_up, see, slot_of
 from nile.preferences.state import Output, State
-from nile.preferences.upkeep_kernels import close_slice, pay_adds, save_for_turn, sweep
+from nile.preferences.upkeep_kernels import close_slice, count_in, pay_adds, sweep
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import reach, summarize
+from nile.pyramid.grid.grid_kernels import reach
 from nile.pyramid.grid.list_kernels import append, is_full, make_room
 from nile.summaries.kernels import inlined, kernel, part
 
@@ -114,9 +114,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     if own.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(other, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
-        summarize(own, ordinal, ts, own.hash[at])
-        pay_insert(st, st.prices[js.P_UPDATE] * (own.counters.shape[1] + own.detector.shape[0]))
-        save_for_turn(side, st)
+        count_in(own, side, ordinal, ts, own.hash[at], st)
     said = LIGHT
     if preference == js.ASC and not can_keep_all(st):
         said = weigh(own, other, ordinal, code, ts, st)

@@ -26,12 +26,12 @@ from nile.operators.multiway.common_kernels import (
 from nile.operators.multiway.guide_kernels import Grids, alone_by_grids, surely_alone
 from nile.operators.multiway.state import Output, State
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import pay_insert, take_arrival, unit
+from nile.preferences.arrival_kernels import take_arrival, unit
 from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, rates
-from nile.preferences.upkeep_kernels import close_slice, pay_adds, save_for_turn
+from nile.preferences.upkeep_kernels import close_slice, count_in, pay_adds
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import reach, summarize
+from nile.pyramid.grid.grid_kernels import reach
 from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -103,9 +103,7 @@ def _take_in(s: Side, lent: Grids, hashes: Array, a: int, rate: float, in_hand: 
     st.whole[js.ADMITTED] += 1
     before = st.real[js.CREDIT]
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        summarize(s, a, time_of(s, a), s.hash[a - s.meta[ga.BASE]])
-        pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
-        save_for_turn(0, st)
+        count_in(s, 0, a, time_of(s, a), s.hash[a - s.meta[ga.BASE]], st)
     insert(s, a, st)
     if st.setting[js.GUIDE] != js.DIRECTORY and (surely_alone(s, lent, hashes, a, st) or st.setting[js.BLIND]):
         st.whole[js.PRUNED] += 1

@@ -42,21 +42,21 @@ from nile.operators.multiway.guide_kernels import (
 from nile.operators.multiway.state import Output, State
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
-from nile.preferences.arrival_kernels import kept_share, pay_hit, pay_insert, since_of, take_arrival, unit
+from nile.preferences.arrival_kernels import kept_share, pay_hit, since_of, take_arrival, unit
 from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.upkeep_kernels import (
     close_slice,
+    count_in,
     forgo_queued,
     has_passed,
     is_sparse,
     pay_adds,
-    save_for_turn,
     sweep,
 )
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import reach, summarize
+from nile.pyramid.grid.grid_kernels import reach
 from nile.pyramid.grid.list_kernels import rank_from, rank_since
 from nile.summaries.kernels import kernel, part
 
@@ -109,9 +109,7 @@ def _take(s: Side, lent: Grids, hashes: Array, st: State, q: Queue, bounds: Arra
     if s.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(s, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        summarize(s, a, ts, s.hash[a - s.meta[ga.BASE]])
-        pay_insert(st, st.prices[js.P_UPDATE] * (s.counters.shape[1] + s.detector.shape[0]))
-        save_for_turn(0, st)
+        count_in(s, 0, a, ts, s.hash[a - s.meta[ga.BASE]], st)
     if preference == js.ASC:
         _take_rare(s, lent, hashes, a, level, st, q, bounds)
     else:
