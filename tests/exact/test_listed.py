@@ -145,10 +145,28 @@ def test_keys_of_one_stream_alone_change_no_pair(seed: int, monkeypatch: pytest.
     codes = (np.where(codes[0] < 0, -1, codes[0] << far), np.where(codes[1] < 0, -1, codes[1] << far))
     near = [block.tolist() for block in Lists(ts, codes, window).pairs()]
     monkeypatch.setattr(shared, "_SAMPLED", 2)
+    monkeypatch.setattr(shared, "_NEAR", 0)
     lists = Lists(ts, codes, window)
     assert [block.tolist() for block in lists.pairs()] == near
     assert [pair for block in near for pair in block] == [list(pair) for pair in _brute(ts, codes, window)]
     assert [block.tolist() for block in Lists(ts, codes, window, whole=True).pairs()] == near
+
+
+@pytest.mark.parametrize("above", [70_000, 66_000, 1 << 17])
+def test_codes_that_are_left_are_closed_up_in_their_order(above: int) -> None:
+    rng = np.random.default_rng(above)
+    left, right = rng.integers(-1, above, 40_000), rng.integers(-1, above, 30_000)
+    left[-1], right[0] = above - 1, above - 1
+    places = shared.in_all((left, right), above)
+    assert places is not None
+    codes, most = shared.kept_of((left, right), places, above)
+    common, numbers = np.unique(left[places[0]], return_inverse=True)
+    assert most == common.shape[0] < above
+    assert (codes[0] == numbers).all()
+    assert (common[codes[1]] == right[places[1]]).all()
+    few, same = shared.kept_of((left % 60_000, right % 60_000), places, 60_000)
+    assert same == 60_000
+    assert (few[0] == left[places[0]] % 60_000).all()
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()], ids=str)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.parts import SIZE, room_for_outputs
-from nile.exact.join.shared import in_all
+from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, cores, together, useful
 
 __all__ = ["Lists", "suits"]
@@ -99,7 +99,8 @@ class Lists:
         above = _above(codes) if keys is None else keys
         self._at = None if whole else in_all(codes, above)
         if self._at is not None:
-            ts, codes = (tuple(each[at] for each, at in zip(two, self._at, strict=True)) for two in (ts, codes))
+            ts = tuple(each[at] for each, at in zip(ts, self._at, strict=True))
+            codes, above = kept_of(codes, self._at, above)
         if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
             codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window

@@ -14,10 +14,12 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.state.lent import lent
 
-__all__ = ["in_all", "run_shared", "text_codes"]
+__all__ = ["in_all", "kept_of", "run_shared", "text_codes"]
 
 Array = np.ndarray[Any, Any]
 _BITS = 4  # a tuple, of hashed keys
+_NEAR = 1 << 16
+"""Codes whose rows stay in a near cache."""
 _SAMPLED = 1024
 """Tuples looked at for whether their keys are in both streams."""
 # Drawn anew by each process: whoever chooses the keys cannot choose which are taken for each other.
@@ -62,6 +64,27 @@ def in_all(codes: Sequence[Array], keys: int, many: float = 0.8) -> tuple[Array,
         places = np.empty(each.shape[0] + 1, np.int64)
         kept.append(places[: kernels.marked_places(each, marks, *how, 1, places)])
     return tuple(kept)
+
+
+def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tuple[tuple[Array, ...], int]:
+    """The codes of those tuples that `in_all` keeps, without most of those between that none has any more.
+
+    codes: int64 [n_k]; above: a number above every code.  Returns (codes, a number above every one), in the same order:
+    rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that is kept; codes far
+    apart, or so few that they are near anyway, stay as they are.
+    """
+    kept = tuple(each[at] for each, at in zip(codes, places, strict=True))
+    if not _NEAR < above <= _BITS * sum(each.shape[0] for each in codes):
+        return kept, above
+    kernels = _kernels()
+    marks = np.zeros((above >> 6) + 1, np.uint64)
+    kernels.mark_keys(kept[0], marks, 64, int(_FACTORS[0]))  # one type of number, or a kernel is compiled for each
+    before = np.empty(marks.shape[0], np.int32)
+    found = kernels.add_up(marks, before)
+    out = tuple(np.empty(each.shape[0], np.int64) for each in kept)
+    for each, rank in zip(kept, out, strict=True):
+        kernels.ranks(each, marks, before, rank)
+    return out, found
 
 
 def run_shared(

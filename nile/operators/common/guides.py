@@ -34,9 +34,9 @@ class GuideChoice:
 def choose_guide(spec: SummarySpec, costs: CostTable, preference: str, *, streams: int = 2) -> GuideChoice:
     """The guide that costs per tuple least, all tuples being in memory.
 
-    directory: reading the bounds of one list in each other stream.  countsketch: the updates of sketch and, for a
-    sample, detector, a read of each granularity's root in each other stream (asc: of every row, in its own too), and the
-    detector's look at slice ends; turns of zones come on top.  Warm and cold tuples, which have no directory in
+    directory: reading the bounds of one list in each other stream.  countsketch: the updates of the sketch and, for a
+    sample, of the detector, a read of each granularity's root in each other stream (asc: of every row, in its own
+    too), and the detector's looks; turns of zones come on top.  Warm and cold tuples, which have no directory in
     memory, leave only the sketch.
     """
     asked = streams if preference == "asc" else streams - 1

@@ -10,7 +10,7 @@ import numpy as np
 from nile.exact.join.chain import ExactJoin
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
-from nile.exact.join.shared import in_all
+from nile.exact.join.shared import in_all, kept_of
 from nile.operators.join.chain_join import Windowed
 from nile.summaries.lazy import lazy
 
@@ -152,7 +152,8 @@ def counted_shared(joined: Windowed, places: tuple[Array, Array] | None = None) 
     kept = in_all((left, right), above)
     if kept is not None:
         at, other = kept
-        left, right, left_ts, right_ts = left[at], right[other], left_ts[at], right_ts[other]
+        left_ts, right_ts = left_ts[at], right_ts[other]
+        (left, right), above = kept_of((left, right), kept, above)
         places = (at, other) if places is None else (places[0][at], places[1][other])
     if above > _DENSE * (left.shape[0] + right.shape[0]):
         (left, right), above = dense_codes((left, right))
