@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nile.operators.inputs.joining import Joinable, Loaded
-from nile.operators.strategies.distinct import distinct_of
+from nile.operators.strategies.distinct import distinct_of, paired_of
 from nile.operators.strategies.looking import Look
 from nile.streams.accounting import Accounting
 
@@ -89,3 +89,34 @@ def test_an_estimate_is_never_below_what_was_met_nor_above_the_tuples() -> None:
     assert _look(empty, empty).distinct == 1.0
     all_unlike = _look(np.arange(60_000), np.arange(60_000, 120_000))
     assert all_unlike.distinct <= 120_000
+
+
+@pytest.mark.parametrize("keys", [30_000, 200_000, 400_000, 1_000_000])
+def test_the_share_of_tuples_with_a_partner_is_told_where_pairs_are_too_few_to_be(keys: int) -> None:
+    """Of even keys a look at one tuple in sixteen tells it to .06; by its pairs it was anything from 0 to .75."""
+    n = 200_000
+    for seed in range(3):
+        left, right = (np.random.default_rng([seed, side]).integers(0, keys, n) for side in (0, 1))
+        truth = 0.5 * (np.isin(left, right).mean() + np.isin(right, left).mean())
+        assert abs(_look(left, right).paired - truth) < 0.09
+
+
+def test_streams_that_share_a_part_of_their_keys_alone() -> None:
+    rng = np.random.default_rng(3)
+    n = 150_000
+    left, right = rng.integers(0, n, n), rng.integers(n - n // 10, 4 * n, 2 * n)
+    truth = (np.isin(left, right).sum() + np.isin(right, left).sum()) / (3 * n)
+    assert abs(_look(left, right).paired - truth) < 0.05
+    heavy = np.where(rng.random(n) < 0.5, -1, left)
+    assert abs(_look(heavy, right).paired - 0.04) < 0.05  # the other stream has not that key
+    assert _look(left, left + n).paired == 0.0
+
+
+def test_small_streams_know_their_partners() -> None:
+    left, right = np.array([1, 1, 2, 3]), np.array([2, 2, 9])
+    assert _look(left, right).paired == pytest.approx(3 / 7)
+    assert _look(left, np.zeros(0, np.int64)).paired == 0.0
+    one = np.array([1])
+    assert paired_of(one, one, 16) == 1.0
+    assert paired_of(one, 0 * one, 16) == 0.0
+    assert paired_of(np.array([1] * 16), np.array([1] + [0] * 15), 16) == pytest.approx(1.0 - (15 / 16) ** 16)

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["distinct_of"]
+__all__ = ["distinct_of", "paired_of"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 64
 _TAIL = 6
+_OFTEN = 4
+"""Times that a key was met from which on it is known by itself."""
 
 
 def distinct_of(times: Array, met: float, tuples: float) -> float:
@@ -42,6 +44,20 @@ def distinct_of(times: Array, met: float, tuples: float) -> float:
     falling = seen + once * float((missed * often).sum() / (each * share * missed / (1.0 - share) * often).sum())
     blend = _falling(often, once, twice)
     return float(even ** (1.0 - blend) * max(even, falling) ** blend)
+
+
+def paired_of(own: Array, others: Array, every: int) -> float:
+    """About which share of a stream's tuples have a key that the other stream has, too.
+
+    own, others: int64 [keys], how often each of some keys was met in samples of either stream; every: of the other one,
+    one tuple in so many is in the sample.  Keys met often are known by themselves; of the rest, whose tuples are taken
+    to come as in a Poisson process, as many have a partner as a sample so thin would show by those it shows.
+    """
+    often = own + others >= _OFTEN
+    known, light = float(own[often & (others > 0)].sum()), float(own[~often].sum())
+    shown = float(own[~often & (others > 0)].sum()) / light if light else 0.0
+    total = known + light + float(own[often & (others == 0)].sum())
+    return (known + light * (1.0 - (1.0 - shown) ** every)) / total if total else 0.0
 
 
 def _falling(often: Array, once: float, twice: float) -> float:

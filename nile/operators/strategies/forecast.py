@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
 from typing import Any
 
 import numpy as np
@@ -89,8 +88,7 @@ class Work:
         self._within = 0.5 * look.closeness * self.tuples
         self._chained = self._within <= _SHORT and self.tuples >= _LONG
         self.far = self.farther(1.0)
-        # Of keys that come as in a Poisson process, tuples whose key the other stream has, at any time.
-        self._paired = max(1e-3, 1.0 - exp(-2.0 * self._matches / look.closeness))
+        self._paired = max(1e-3, look.paired)
 
     def farther(self, share: float) -> float:
         """A pair besides, of the first such part of both streams."""
@@ -100,8 +98,12 @@ class Work:
         """The exact answer, read and handed out."""
         joining, paired = self.joining(self.tuples, self.keys, pairs, chained=self._chained), self._paired
         if paired < _MANY and not self._chained:
-            joining = self.tuples * self.prices.sift + self.joining(paired * self.tuples, paired * self.keys, pairs)
+            joining = self.sifting(self.tuples) + self.joining(paired * self.tuples, paired * self.keys, pairs)
         return self.reading + joining + pairs * (self.pair + self.far)
+
+    def sifting(self, tuples: float) -> float:
+        """So many tuples told by their keys whether they may have partners; text is hashed for that."""
+        return tuples * (self.prices.sift + (1.0 - self._paired) * self.hashed * self.prices.words)
 
     def coding(self, keys: float, tuples: float) -> float:
         """The key of one of so many tuples as joins take it, among so many distinct ones."""
@@ -120,7 +122,7 @@ class Work:
         """The same where outliers alone are wanted: of keys that both streams have, if few do."""
         if self._paired >= _MANY:
             return self.counting(tuples, keys)
-        return tuples * self.prices.sift + self.counting(self._paired * tuples, self._paired * keys)
+        return self.sifting(tuples) + self.counting(self._paired * tuples, self._paired * keys)
 
     def taking(self, share: float, *, counting: bool, outliers: bool = False) -> float:
         """A tuple that came in, where a share of the keys does: copied, and joined, counted or sifted for outliers."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.admitted import Admitted, Side
-from nile.operators.strategies.distinct import distinct_of
+from nile.operators.strategies.distinct import distinct_of, paired_of
 from nile.summaries.hashing import KeyHasher, key_words
 from nile.summaries.heavy import pa
 from nile.summaries.key_types import is_hashed
@@ -151,20 +151,36 @@ class Look:
         return max(1.0, -self.slots * float(np.log(max(1.0, self._sums[5]) / self.slots)))
 
     @cached_property
-    def distinct(self) -> float:
-        """About how many distinct keys there are, more than were seen: of some keys, by their hash, each is counted.
+    def _some(self) -> tuple[Array, int]:
+        """(how often some keys were met in either stream, of how many keys each of these is one): int64 [2, keys].
 
         Cost: 2 ns a tuple looked at, and sorting some thousand.
         """
         mask = (1 << max(0, (self.looked // _COUNTED).bit_length())) - 1
-        parts = []
+        met = []
         for words, valid in self._looked:
             out = np.empty(words.shape[0] + 1, np.int64)
-            parts.append(out[: kernels.some_keys(words, valid, self.seed, mask, out)])
-        _, times = np.unique(np.concatenate(parts), return_counts=True)
+            met.append(np.unique(out[: kernels.some_keys(words, valid, self.seed, mask, out)], return_counts=True))
+        keys = np.union1d(met[0][0], met[1][0])
+        times = np.zeros((2, keys.shape[0]), np.int64)
+        for own, (words, counts) in zip(times, met, strict=True):
+            own[np.searchsorted(keys, words)] = counts
+        return times, mask + 1
+
+    @cached_property
+    def distinct(self) -> float:
+        """About how many distinct keys there are, more than were seen: of some keys, by their hash, each is counted."""
+        times, one_in = self._some
         tuples = float(sum(self.tuples) - sum(self.nulls))
         met = float(self.seen.sum())
-        return max(1.0, min(tuples, (mask + 1) * distinct_of(times, met, tuples)))
+        return max(1.0, min(tuples, one_in * distinct_of(times.sum(axis=0), met, tuples)))
+
+    @cached_property
+    def paired(self) -> float:
+        """About which share of all tuples have a key that the other stream has, at any time."""
+        times, _ = self._some
+        shares = paired_of(times[0], times[1], self.every[1]), paired_of(times[1], times[0], self.every[0])
+        return sum(n * share for n, share in zip(self.tuples, shares, strict=True)) / max(1, sum(self.tuples))
 
     def weighed(self, cap: int) -> tuple[Array, Array, Array]:
         """(tuples, pairs wanted, slots with most of these per tuple first): float64 [slots] twice, int64 [slots].
