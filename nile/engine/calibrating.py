@@ -204,14 +204,10 @@ def _loaded(db: Database) -> int:
 
 def _pairs(join: float) -> dict[str, Any]:
     """What partners and pairs cost beside joining, by how many a tuple has.  join: ns per tuple, among few keys."""
-    places = np.arange(_TUPLES)
-    at = np.sort(np.random.Generator(np.random.PCG64(3)).integers(0, _TUPLES, 1 << 16))
-    room = np.empty(at.shape[0], np.int64)
     among = {knot: _pairs_among(1 << knot, join) for knot in _MATCHES}
     told: dict[str, Any] = dict(among[_MATCHES[2]])
     for step in ("pair", "emit"):
         told[step] = tuple((float(knot), max(_LEAST, found[step])) for knot, found in among.items())
-    told["chosen"] = 2.0 * _ns(lambda: [places.take(at, out=room, mode="clip") for _ in range(8)]) / (8 * at.shape[0])
     return {step: ns if isinstance(ns, tuple) else max(_LEAST, ns) for step, ns in told.items()}
 
 

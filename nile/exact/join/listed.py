@@ -34,6 +34,7 @@ _SLICE = 1 << 20
 """Pairs of a slice where there are many."""
 _AT_ONCE = 1 << 22
 """Pairs up to which threads may hold what they find until its turn comes: each goes through one stretch of time."""
+_AS_THEY_ARE = np.zeros(0, np.int64)
 _AHEAD = 32  # blocks of a thread that may wait for their turn
 
 
@@ -83,7 +84,8 @@ class Lists:
     in the window; listed: int32, the tuples of either stream by key.
     ts: int64 ns, not falling; codes: int64, below 0 for null; window: ns, below 0 for the whole streams; keys: a number
     above every code, where they are known to be dense (None: looked for; codes far apart are coded anew); whole: list
-    tuples too whose key the other stream has not; threads: how many may be used, None for all cores.
+    tuples too whose key the other stream has not; threads: how many may be used, None for all cores; told: int64 below
+    2**31, what the tuples of either stream are told as, in the lists and in pairs (None: their ordinals).
     """
 
     def __init__(
@@ -95,12 +97,15 @@ class Lists:
         *,
         whole: bool = False,
         threads: int | None = None,
+        told: tuple[Array, ...] | None = None,
     ) -> None:
         above = _above(codes) if keys is None else keys
-        self._at = None if whole else in_all(codes, above)
-        if self._at is not None:
-            ts = tuple(each[at] for each, at in zip(ts, self._at, strict=True))
-            codes, above = kept_of(codes, self._at, above)
+        at = None if whole else in_all(codes, above)
+        if at is not None:
+            ts = tuple(each[kept] for each, kept in zip(ts, at, strict=True))
+            codes, above = kept_of(codes, at, above)
+            told = at if told is None else tuple(each[kept] for each, kept in zip(told, at, strict=True))
+        self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
         if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
             codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window
@@ -118,10 +123,10 @@ class Lists:
         kernels = _kernels()
         stretches = self._stretches()
 
-        def each(call: Callable[..., Any], *further: Any) -> None:
-            together([partial(self._of_stretch, call, stretches[k], k, *further) for k in range(self._threads)])
+        def each(call: Callable[..., Any]) -> None:
+            together([partial(self._of_stretch, call, stretches[k], k) for k in range(self._threads)])
 
-        each(lambda codes, _begin, side, rows, _listed: kernels.count_keys(codes, side, rows))
+        each(lambda codes, _begin, side, rows, _listed, _at: kernels.count_keys(codes, side, rows))
         pairs = float(kernels.begin_lists(self.rows))
         each(kernels.place_keys)
         if self._window >= 0:
@@ -132,7 +137,7 @@ class Lists:
     def _of_stretch(self, call: Callable[..., Any], stretch: _Slice, k: int) -> None:
         for side in range(2):
             codes = self._codes[side][stretch.begin[side] : stretch.end[side]]
-            call(codes, stretch.begin[side], side, self.rows[k], self.listed[side])
+            call(codes, stretch.begin[side], side, self.rows[k], self.listed[side], self._at[side])
 
     def _stretches(self) -> list[_Slice]:
         """The slices in as many pieces as there are threads, each from a cut to a later one."""
@@ -215,11 +220,8 @@ class Lists:
             while (progress[:2] < one.end).any():
                 out = room_for_outputs(2, room)
                 written = kernels.write_pairs(
-                    *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, progress, out[0], out[1]
+                    *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, *self._at, progress, *out
                 )
-                if self._at is not None:
-                    for column, at in zip(out, self._at, strict=True):
-                        column[:written] = at[column[:written]]
                 if written:
                     yield make(out[:, :written].T if 2 * written >= room else out[:, :written].copy().T)
             yield None

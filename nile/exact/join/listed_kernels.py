@@ -56,12 +56,16 @@ def begin_lists(rows: Array) -> float:
 
 
 @kernel
-def place_keys(code: Array, begin: int, side: int, rows: Array, listed: Array) -> None:
-    """Put the tuples of a piece, the first of which is the `begin`-th, into the list: int32, each key's in order."""
+def place_keys(code: Array, begin: int, side: int, rows: Array, listed: Array, at: Array) -> None:
+    """Put the tuples of a piece, the first of which is the `begin`-th, into the list: int32, each key's in order.
+
+    at: int64, what each tuple of the stream is told as; [0]: its ordinal.
+    """
+    named = at.shape[0] > 0
     for i in range(code.shape[0]):
         key = code[i]
         if key >= 0:
-            listed[rows[key, side]] = begin + i
+            listed[rows[key, side]] = at[begin + i] if named else begin + i
             rows[key, side] += 1
 
 
@@ -103,6 +107,8 @@ def write_pairs(
     rows: Array,
     left_listed: Array,
     right_listed: Array,
+    left_at: Array,
+    right_at: Array,
     progress: Array,
     left_out: Array,
     right_out: Array,
@@ -111,13 +117,14 @@ def write_pairs(
     of an arrival from its newest partner back; returns how many.
 
     ts: int64 ns, not falling; code: int64, below 0 for null; *_end: the first tuples that have no turn; rows, listed:
-    as of `begin_lists` and `place_keys`; window: ns, below 0 for the whole streams;
+    as of `begin_lists` and `place_keys`, *_at: as that takes them; window: ns, below 0 for the whole streams;
     progress: int64 [5], zeros; *_out: int64.  O(tuples + pairs).
     """
     n, m = left_end, right_end
     i, j = progress[LEFT_DONE], progress[RIGHT_DONE]
     left_gone, right_gone = progress[LEFT_GONE], progress[RIGHT_GONE]
     skip = progress[DONE]
+    named = left_at.shape[0] + right_at.shape[0] > 0
     full = False
     room = left_out.shape[0]
     written = np.int64(0)
@@ -131,13 +138,14 @@ def write_pairs(
                         rows[right_code[right_gone], FIRST + 1] += 1
                     right_gone += 1
             if code >= 0:
+                told = left_at[i] if named else np.int64(i)
                 first = rows[code, FIRST + 1]
                 p = rows[code, NEXT + 1] - 1 - skip
                 while p >= first:
                     if written == room:
                         full = True
                         break
-                    left_out[written] = i
+                    left_out[written] = told
                     right_out[written] = right_listed[p]
                     written += 1
                     p -= 1
@@ -156,6 +164,7 @@ def write_pairs(
                         rows[left_code[left_gone], FIRST] += 1
                     left_gone += 1
             if code >= 0:
+                told = right_at[j] if named else np.int64(j)
                 first = rows[code, FIRST]
                 p = rows[code, NEXT] - 1 - skip
                 while p >= first:
@@ -163,7 +172,7 @@ def write_pairs(
                         full = True
                         break
                     left_out[written] = left_listed[p]
-                    right_out[written] = j
+                    right_out[written] = told
                     written += 1
                     p -= 1
                 if full:

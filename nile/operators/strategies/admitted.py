@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.chain import ExactJoin, encode, window_codes
+from nile.exact.join.listed import Lists
 
 __all__ = ["Admitted", "Side"]
 
@@ -55,6 +56,12 @@ class Admitted:
         """Their exact join."""
         left, right, keys = encode(self.left.key, self.right.key)
         return ExactJoin(self.left.ts, self.right.ts, left, right, keys, self.window, self.threads)
+
+    @property
+    def listed(self) -> Lists:
+        """Their exact join by lists, whose pairs are told by their places in the streams."""
+        window = -1 if self.window is None else self.window
+        return Lists((self.left.ts, self.right.ts), self.window_codes, window, threads=self.threads, told=self.places)
 
     @property
     def places(self) -> tuple[Array, Array]:

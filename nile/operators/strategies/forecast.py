@@ -234,7 +234,7 @@ def best_keys(
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
     whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
     price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
-    emit = work.emit if counting else work.pair + work.prices.chosen
+    emit = work.emit if counting else work.pair
     costs = tuples[order] * price
     taking = np.cumsum(costs)
     written = np.cumsum(wanted[order] * emit)

@@ -13,7 +13,7 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
-from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed, pairs_of
+from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
 from nile.operators.strategies.admitted import Admitted
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
@@ -29,7 +29,6 @@ __all__ = ["StrategyJoin", "is_planned"]
 Array = np.ndarray[Any, Any]
 _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
-_CHUNK = 65_536
 _CONFIDENCE, _TWICE = 0.95, 1.96
 _USUAL = 8.0
 """Matches of a tuple, where nothing was looked at."""
@@ -136,7 +135,7 @@ class StrategyJoin:
         if self.plan.preference == "desc":
             if way in ("exact", "prefix"):
                 return pair + far
-            return pair + prices.chosen if way == "keys" else emit + far
+            return pair if way == "keys" else emit + far
         if self.plan.preference == "weighted":
             return pair + far if way == "exact" else emit + far + prices.drawn
         return emit + far
@@ -206,21 +205,16 @@ class StrategyJoin:
         """All pairs of tuples that came in, as they complete, as many as the grant pays for.  pairs: expected."""
         keys = max(1.0, self.choice.work.keys * len(came) / max(1, sum(self._tuples)))
         self._spend("join", self.choice.work.joining(len(came), keys, pairs))
-        running, found = pairs_of(came)
+        lists = came.listed
+        self._bytes = max(self._bytes, lists.memory)
         room = int(min(float(self._most - self._outputs), max(0.0, self._left) / self._pair))
-        for left, right in found:
-            for begin in range(0, min(room, left.shape[0]), _CHUNK):
-                at = slice(begin, min(begin + _CHUNK, room))
-                part, other = left[at], right[at]
-                if self.choice.way == "keys":  # ordinals are in range: nothing to check
-                    part = came.left.place.take(part, mode="clip")
-                    other = came.right.place.take(other, mode="clip")
-                yield Outputs(left=part, right=other, weight=CERTAIN[: part.shape[0]])
+        for block in lists.pairs():
+            left, right = block[:room].T
+            if left.shape[0]:
+                yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
             room -= left.shape[0]
             if room <= 0:
                 break
-        if running is not None:
-            self._bytes = max(self._bytes, running.most_memory)
 
     def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
         """places: of the tuples of either stream, what they are told as; None: as they are."""

@@ -37,9 +37,9 @@ class Prices:
     distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
     count, its range of matches and its place in its key's list, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
-    Per pair, columns handed out, by how many a tuple has: pair, of the exact join, and, of tuples that came in,
-    chosen; emit, written from lists in any order, and, of a sample, drawn; named, besides where the key is text; far,
-    besides, by how many tuples lie in the window, over the root of how many pairs an arrival has.
+    Per pair, columns handed out, by how many a tuple has: pair, of the exact join; emit, written from lists in any
+    order, and, of a sample, drawn; named, besides where the key is text; far, besides, by how many tuples lie in the
+    window, over the root of how many pairs an arrival has.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
@@ -67,7 +67,6 @@ class Prices:
     count: Curve = ((8.0, 15.3), (14.0, 17.5), (17.0, 26.0), (20.0, 50.0))
     promise: float = 600.0
     pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.5), (8.0, 7.2))
-    chosen: float = 3.0
     emit: Curve = ((0.0, 16.0), (1.0, 13.0), (3.0, 10.0), (5.0, 9.0), (8.0, 9.0))
     named: Curve = ((0.0, 7.0), (1.0, 5.5), (3.0, 4.2), (6.0, 3.4))
     far: Curve = ((13.0, 0.1), (14.0, 2.5), (16.0, 8.0), (17.0, 17.0), (18.0, 30.0), (20.0, 55.0))
