@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Generator
@@ -20,13 +21,6 @@ pytest_plugins = ["spark_fixtures"]
 ROOT = Path(__file__).parents[1]
 RETAIL = ROOT.parent / "shared" / "data" / "retail_uci.parquet"
 
-if sys.dont_write_bytecode:
-    # As in many containers, no bytecode beside the sources: each of some hundred processes would compile all that it
-    # imports, two seconds of work.  A place of its own keeps it for them, the two workers among them.
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "bytecode")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
-
 SHARED = Path("/dev/shm")
 if "TMPDIR" not in os.environ and SHARED.is_dir():
     # Stores sync tens of thousands of times, milliseconds each on a disk and nothing in memory.  No test relies on it:
@@ -35,6 +29,16 @@ if "TMPDIR" not in os.environ and SHARED.is_dir():
     if held.f_bavail * held.f_frsize > 4 << 30 and not held.f_flag & (os.ST_NOEXEC | os.ST_RDONLY):
         os.environ["TMPDIR"] = str(SHARED)
         tempfile.tempdir = None
+
+if sys.dont_write_bytecode:
+    # As in many containers, no bytecode beside the sources: each of some hundred processes would compile all that it
+    # imports, two seconds of work.  A place of its own keeps it for them, the two workers among them.
+    kept = ROOT / ".pytest_cache" / "bytecode"
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(kept)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    for gone in kept.glob(f"{tempfile.gettempdir().lstrip(os.sep)}/pytest-of-*"):  # copies of Nile in an earlier run
+        shutil.rmtree(gone, ignore_errors=True)
 
 # Kernels compile inside a first example, and shared machines pause: no deadlines.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
