@@ -2,16 +2,15 @@
 
     rows -> where (rows it does not select are no part of the stream) -> time and key -> order -> batches
 
-A row is rejected, counted and kept for inspection when it has no columns, when a cell that `where` needs
-does not fit its type, when `where` selects it and its time says nothing (see `times`) or its key does not
-fit. Null keys are tuples like others.
+A row is rejected, counted and kept for inspection when it has no columns, when a cell that `where` needs does not fit
+its type, when `where` selects it and its time says nothing (see `times`) or its key does not fit. Null keys are tuples.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from nile.base.plain import can_be_ordered
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
 from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
+from nile.exact.state.columns import Columns, columns_of
 from nile.exact.state.lent import lent
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
@@ -47,11 +47,11 @@ _SLOW = 0.05
 class StreamSpec:
     """What a stream is: a source, which columns are time and key, which rows belong to it.
 
-    `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder
-    is an error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects
-    the row, as in the key. `event_id`: one of `carry`, with a lateness; of
-    tuples of one id and time only the first is applied. `hasher`: of its keys, wherever they are hashed. `threads`: how
-    many its reading and its joins may use; None: all cores. `scratch`: the folder of files; None: the system's.
+    `source`: whatever `open_source` takes. `lateness`: nanoseconds of disorder to repair; None: any disorder is an
+    error. `carry`: further columns that tuples keep; a cell that does not fit its column's type rejects the row, as in
+    the key. `event_id`: one of `carry`, with a lateness; of tuples of one id and time only the first is applied.
+    `hasher`: of its keys, wherever they are hashed. `threads`: how many its reading and its joins may use; None: all
+    cores. `scratch`: the folder of files; None: the system's.
     """
 
     name: str
@@ -71,18 +71,26 @@ class StreamSpec:
 class TupleBatch:
     """Consecutive tuples of one stream, in the total order (ts, arrival).
 
-    `ordinal`: the place of the first one in the stream, from 0. `ts`: int64 nanoseconds, contiguous and
-    writable. `key`: as many keys; may hold nulls, may be dictionary-encoded. `carried`: the columns of
-    `StreamSpec.carry`, without dictionaries; None where there are none.
+    `ordinal`: the place of the first one in the stream, from 0. `ts`: int64 nanoseconds, contiguous and writable.
+    `key`: as many keys; may hold nulls, may be dictionary-encoded. `carried`: the columns of `StreamSpec.carry`,
+    without dictionaries; None where there are none. `shared`: what `columns` has made.
     """
 
     ordinal: int
     ts: np.ndarray
     key: pa.Array
     carried: pa.RecordBatch | None = None
+    shared: list[Columns] = field(default_factory=list, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @property
+    def columns(self) -> Columns:
+        """`carried`, made once for all who hear of the batch, after whom `shared` is cleared."""
+        if not self.shared:
+            self.shared.append(columns_of(self.carried))
+        return self.shared[0]
 
 
 @dataclass(frozen=True, slots=True)

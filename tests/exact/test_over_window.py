@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,11 @@ from nile.exact.pipeline.over_window import DistinctOverWindow, OverWindow
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Plan, Range, Scan
+from nile.exact.state import columns as columns_module
+from nile.exact.state.columns import Columns, Numbers, columns_of, made, picked, stamped, words_of
 from nile.exact.state.line import Line
+from nile.exact.state.rows_kernels import laid
+from nile.exact.state.words import Encoder
 
 ROW = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("i", pa.int32()), ("d", pa.date32())])
 DOUBLES = [0.5, -0.0, 0.0, 1e16, -1e16, float("nan"), float("inf"), 3.25]
@@ -179,10 +184,70 @@ def test_after_a_burst_the_room_of_a_window_is_let_go() -> None:
     assert len(pipeline.snapshot()) <= 11
 
 
+NARROW = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("i", pa.int32()), ("b", pa.int8()), ("s", pa.string())])
+HELD: list[Callable[[Scan], Plan]] = [
+    lambda scan: Group(scan, (), (Aggregate("t", "sum", "v"),)),
+    lambda scan: Group(scan, (), (Aggregate("t", "sum", "i"),)),
+    lambda scan: Group(scan, (), (Aggregate("t", "sum", "b"),)),
+    lambda scan: Group(scan, ("k",), (Aggregate("n", "count"), Aggregate("t", "sum", "v"))),
+    lambda scan: Group(scan, ("v",), (Aggregate("n", "count"), Aggregate("t", "sum", "v"))),
+    lambda scan: Group(scan, ("s",), (Aggregate("n", "count"), Aggregate("t", "avg", "i"))),
+    Distinct,
+]
+
+
+@pytest.mark.parametrize("each", range(len(HELD)))
+@pytest.mark.parametrize(("rows", "nulls"), [(1000, False), (37, True)])
+def test_rows_of_a_window_take_at_most_twice_the_bytes_that_batches_take(
+    monkeypatch: pytest.MonkeyPatch, each: int, rows: int, nulls: bool
+) -> None:
+    probe = HELD[each](Scan("a", NARROW, Range(10), 0))
+    needed = sorted(
+        {*getattr(probe, "by", NARROW.names), *(a.column for a in getattr(probe, "aggregates", ()) if a.column)}
+    )
+    schema = pa.schema([NARROW.field(name) for name in needed])
+    plan = HELD[each](Scan("a", schema, Range(8000), 0))
+    one, two = Pipeline(plan), _apart(monkeypatch, plan)
+    assert isinstance(one._root.operator, OverWindow)
+    rng, now = np.random.default_rng(1), 0
+    for _ in range(20_000 // rows):
+        made = {"k": rng.integers(0, 500, rows), "v": rng.random(rows), "i": rng.integers(0, 9, rows).astype(np.int32),
+                "b": rng.integers(0, 9, rows).astype(np.int8), "s": rng.integers(0, 500, rows).astype(str)}  # fmt: skip
+        missing = rng.random(rows) < 0.1 if nulls else None
+        columns = [pa.array(made[name], schema.field(name).type, mask=missing) for name in needed]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        for pipeline in (one, two):
+            pipeline.push("a", now + np.arange(rows), batch)
+        now += rows
+        if now > 8000:
+            assert one.memory <= 2 * two.memory
+
+
+def test_nulls_of_more_columns_than_a_word_has_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = pa.schema([(f"x{k}", pa.float64()) for k in range(70)])
+    plan = Group(Scan("a", schema, Range(9), 0), tuple(schema.names[5:]), (Aggregate("n", "count", "x69"),))
+    one, two = Pipeline(plan), _apart(monkeypatch, plan)
+    assert isinstance(one._root.operator, OverWindow)
+    rng = np.random.default_rng(3)
+    for now in range(0, 60, 2):
+        columns = [pa.array(np.full(4, 0.5), mask=rng.random(4) < (0.3 if now > 8 else 0.0)) for _ in schema]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        assert told(one.push("a", np.full(4, now), batch)) == told(two.push("a", np.full(4, now), batch))
+        assert bytes_of(one) == bytes_of(two)
+
+
+def test_what_would_take_more_bytes_stays_in_batches() -> None:
+    wide = pa.schema([(f"b{k}", pa.bool_()) for k in range(40)])
+    counts = tuple(Aggregate(f"n{k}", "count", f"b{k}") for k in range(40))
+    assert not isinstance(Pipeline(Group(Scan("a", wide, Range(9), 0), (), counts))._root.operator, OverWindow)
+    assert isinstance(Pipeline(Distinct(Scan("a", wide, Range(9), 0)))._root.operator, OverWindow)
+
+
 def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from nile.exact.pipeline import over_window_kernels as compiled
 
     class Twin:
+        NULL_KEY, NO_NUMBER = compiled.NULL_KEY, compiled.NO_NUMBER
         slide = staticmethod(compiled.slide.py_func)
         tell = staticmethod(compiled.tell.py_func)
 
@@ -206,3 +271,102 @@ def test_rows_that_are_not_of_one_input_are_refused() -> None:
     state["operators"][-1]["holds"]["counts"][:, 1] = 1
     with pytest.raises(Exception, match="rows of one input"):
         Pipeline(plan).restore(state)
+
+
+# --- columns that need not become a batch, and batches made of one message ---------------------------------
+
+
+FEW = pa.RecordBatch.from_arrays(
+    [pa.array([1, None, 3]), pa.array([0.5, -0.0, float("nan")]), pa.array(["a", "b", None])], names=["k", "x", "s"]
+)
+
+
+def _stamped_schema(stamps: int, kinds: list[pa.DataType]) -> pa.Schema:
+    first = [pa.field("_ts", pa.timestamp("ns")), pa.field("_sign", pa.int8())][:stamps]
+    return pa.schema([*first, *(pa.field(f"c{k}", kind) for k, kind in enumerate(kinds))])
+
+
+@pytest.mark.parametrize("stamps", [0, 1, 2])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 16, 17, 300])
+def test_a_message_holds_what_the_columns_hold(stamps: int, n: int) -> None:
+    rng = np.random.default_rng(n)
+    words = rng.integers(-(2**62), 2**62, (5, n + 3))
+    kinds, places = [pa.int64(), pa.float64(), pa.int64()], (4, 1, 1)
+    ts, sign = np.sort(rng.integers(0, 2**60, n)), rng.choice(np.array([-1, 1], np.int8), n)
+    rows = Numbers(words, places, _stamped_schema(0, kinds), n)
+    for _ in range(2):  # the second time with the head of the first
+        batch = stamped(ts, sign, rows, _stamped_schema(stamps, kinds), stamps)
+        batch.validate(full=True)
+        assert batch.schema == _stamped_schema(stamps, kinds)
+        expected = [ts.tolist(), sign.tolist()][:stamps]
+        assert [column.view(pa.int64()).to_pylist() if column.type != pa.int8() else column.to_pylist()
+                for column in batch.columns] == [*expected, *(words[at, :n].tolist() for at in places)]  # fmt: skip
+
+
+def test_a_schema_that_goes_leaves_its_head_to_nobody_else() -> None:
+    words, ts, sign = np.arange(4).reshape(1, 4), np.arange(4), np.ones(4, np.int8)
+    for turn in range(50):
+        schema = _stamped_schema(2, [pa.int64() if turn % 2 else pa.float64()])
+        rows = Numbers(words, (0,), pa.schema(list(schema)[2:]), 4)
+        assert stamped(ts, sign, rows, schema, 2).schema.equals(schema)
+        del schema
+
+
+def test_where_arrow_lays_messages_out_otherwise_columns_become_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, words = _stamped_schema(2, [pa.int64()]), np.arange(3).reshape(1, 3)
+    rows = Numbers(words, (0,), pa.schema(list(schema)[2:]), 3)
+    monkeypatch.setattr(columns_module, "_HEADS", {})
+    monkeypatch.setattr(columns_module, "_message", lambda *_: FEW)
+    batch = stamped(np.arange(3), np.ones(3, np.int8), rows, schema, 2)
+    assert batch.column(2).to_pylist() == [0, 1, 2]
+
+
+def test_numbers_are_columns() -> None:
+    words = np.arange(12).reshape(3, 4)
+    rows = Numbers(words, (2, 0), pa.schema([("a", pa.int64()), ("b", pa.int64())]), 3)
+    assert made(rows).to_pydict() == {"a": [8, 9, 10], "b": [0, 1, 2]}
+    assert rows.slice(1, 2).column(0).to_pylist() == [9, 10]
+    assert picked(rows, (1,), pa.schema([("z", pa.int64())])).column(0).to_pylist() == [0, 1, 2]
+    assert rows.nbytes == 48
+
+
+def test_who_picks_the_same_columns_shares_their_words() -> None:
+    shared = columns_of(FEW)
+    schema = pa.schema([("x", pa.float64()), ("k", pa.int64())])
+    one, two = picked(shared, (1, 0), schema), picked(shared, (1, 0), schema)
+    exact, equal = (Encoder(schema.types, exact=exact) for exact in (True, False))
+    assert words_of(one, (0, 1), exact) is words_of(two, (0, 1), exact)
+    assert words_of(one, (0, 1), exact).tolist() == exact.encode(made(two).columns).tolist()
+    assert words_of(one, (0, 1), equal).tolist() == equal.encode(made(two).columns).tolist()
+    assert words_of(one, (1,), Encoder([pa.int64()], exact=True)).tolist() == [[1, 0], [0, 1], [3, 0]]
+    assert words_of(one.slice(1, 2), (0, 1), exact) is words_of(two.slice(1, 2), (0, 1), exact)
+    assert words_of(one.slice(1, 2), (0, 1), exact).tolist() == words_of(one, (0, 1), exact)[1:].tolist()
+    assert one.slice(0) is one
+
+
+def test_words_of_text_are_those_of_each_encoder() -> None:
+    shared = columns_of(FEW)
+    one, two = Encoder([pa.string()], exact=True), Encoder([pa.string()], exact=True)
+    two.encode([pa.array(["b"])])
+    assert words_of(shared, (2,), one)[:, 0].tolist()[:2] == [0, 1]
+    assert words_of(shared, (2,), two)[:, 0].tolist()[:2] == [1, 0]
+
+
+def test_of_many_rows_nothing_is_shared() -> None:
+    many = pa.RecordBatch.from_arrays([pa.array(np.arange(1000))], names=["k"])
+    assert columns_of(many).known is None
+    assert isinstance(columns_of(many).slice(3), Columns)
+    assert words_of(columns_of(many).slice(3, 2), (0,), Encoder([pa.int64()], exact=True)).tolist() == [[3, 0], [4, 0]]
+
+
+def test_the_kernel_of_messages_is_its_python() -> None:
+    rng = np.random.default_rng(2)
+    for n, stamps in ((1, 2), (9, 2), (8, 1), (5, 0)):
+        outs = []
+        head, words, places = rng.integers(0, 9, 3), rng.integers(0, 99, (4, n)), np.array([3, 1])
+        ts, sign = np.arange(n), np.full(n, -1, np.int8)
+        for kernel in (laid, laid.py_func):
+            out = np.zeros(3 + n * bool(stamps) + (n + 7) // 8 * (stamps > 1) + 2 * n, np.int64)
+            kernel(head, ts, sign, stamps, words, places, out, out.view(np.int8))
+            outs.append(out.tolist())
+        assert outs[0] == outs[1]

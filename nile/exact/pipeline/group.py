@@ -22,6 +22,7 @@ from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.collected import Collected
+from nile.exact.state.columns import words_of
 from nile.exact.state.expire import joined
 from nile.exact.state.ordered import Ordered
 from nile.exact.state.rows import RowTable, grown
@@ -96,7 +97,7 @@ class Grouping(Stateful):
             return empty(self.schema)
         codes = np.zeros(n, np.int64)
         if self._table is not None:
-            codes = self._codes(self._table, [delta.rows.column(i) for i in self._by])
+            codes = self._codes(self._table, delta.given)
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
@@ -137,12 +138,13 @@ class Grouping(Stateful):
         if n > _PIECE and (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
             touches.shared = partial(_shared, parts)
 
-    def _codes(self, table: RowTable, columns: list[Any]) -> Array:
+    def _codes(self, table: RowTable, rows: Any) -> Array:
         """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""
-        n = len(columns[0])
-        pieces = useful(self.clock.threads, n, _PIECE)
+        n = rows.num_rows
+        pieces = useful(self.clock.threads, n, _PIECE) if n > _PIECE else 1
         if pieces == 1:
-            return table.codes(table.encode(columns))
+            return table.codes(words_of(rows, self._by, table.encoder))
+        columns = [rows.column(i) for i in self._by]
         codes, cuts = np.empty(n, np.int64), pieces_of(n, pieces)
         whole = table.encode(columns) if table.numbers else None
         words = [None if whole is None else whole[cut] for cut in cuts]

@@ -1,6 +1,6 @@
 """A group-by or DISTINCT right above a stream in a range window, worked on in one pass: the way of most pushes.
 
-What comes and what leaves are words in one ring; groups, their sums and the rows told of them are worked out from these
+What comes and what leaves are words in one line; groups, their sums and the rows told of them are worked out from these
 without batches in between, which cost a push of few rows more than its rows do.  State, outputs and captured bytes are
 those of the two operators, which go on by themselves once they are asked in another way: by a scheduler that runs one
 of them, or for tuples that are taken back.
@@ -8,7 +8,7 @@ of them, or for tuples that are taken back.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -19,19 +19,19 @@ from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.stages import Queue
 from nile.exact.plan.algebra import Distinct, Group, Range
 from nile.exact.state import arrow
-from nile.exact.state.arrow import Array, in_place, pa
-from nile.exact.state.columns import Columns
+from nile.exact.state.arrow import Array, pa
+from nile.exact.state.columns import Columns, Numbers, words_of
 from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held, State
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import grown
-from nile.exact.state.sums import Linear, Touches, everyone
+from nile.exact.state.sums import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
 
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
 
-_ROOM = 64
+_ROOM = 16
 """Tuples of a step for which there is room without asking for any."""
 _NO_TABLE = (np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64), 0)
 
@@ -51,14 +51,21 @@ def distinct(clock: Clock, plan: Distinct, queue: Queue, *, wanted: bool) -> Sta
     stream, names = queue.below.operator, plan.schema.names
     alone = bool(names) and len(set(names)) == len(names)
     if alone and wanted and isinstance(stream, Stream) and stream.may_line and told_by_line(stream.schema):
-        return DistinctOverWindow(clock, Group(plan.input, tuple(names), ()), queue, stream)
+        made = DistinctOverWindow(clock, Group(plan.input, tuple(names), ()), queue, stream)
+        if made.fits:
+            return made
     return Bag(clock, "distinct", [queue], plan.schema, wanted=wanted)
+
+
+_View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]]]
+"""Of some tuples and pairs in scratch: what states are given of them; each state, the words of its column, which of the
+line's columns it is (-1: none), and where it says what it has."""
 
 
 class _Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
-    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "empty")
+    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "empty", "views")
 
     def __init__(self, room: int, words: int, width: int) -> None:
         self.tuples = np.empty((3, room), np.int64)
@@ -67,6 +74,7 @@ class _Scratch:
         self.taken = np.empty((words, room), np.int64)
         self.numbers = np.empty((2, width, room), np.int64)
         self.empty = np.empty(room, np.int64)
+        self.views: dict[tuple[int, int], _View] = {}
 
 
 class OverWindow(Grouping):
@@ -80,9 +88,12 @@ class OverWindow(Grouping):
         "_parts",
         "_width",
         "_asked",
+        "_read_as",
+        "_tally",
         "_place",
         "_scratch",
         "_direct",
+        "_numbers",
     )
 
     def __init__(self, clock: Clock, plan: Group, queue: Queue, stream: Stream) -> None:
@@ -91,41 +102,52 @@ class OverWindow(Grouping):
         self._queue, self._stream, self._window = queue, stream, stream.window.ns
         read = [key[1] for key in self._states if isinstance(key[1], int)]
         self._line = Line(stream.schema, self._table, self._by, read)
-        encoder = self._line.ring.encoder
+        encoder = self._line.encoder
         self._parts: list[tuple[Linear, int, int, int]] = []
-        """Each state, where its numbers begin, the word of its column (-1: none), which of the ring's columns it is."""
+        """Each state, where its numbers begin, the word of its column (-1: none), which of the line's columns it is."""
         self._width = 0
         begins = {}
+        tally = self._states.get((Counted, None))
+        self._tally = tally if isinstance(tally, Counted) else None
         for key, state in self._states.items():
-            if isinstance(state, Linear):
+            if state is tally:
+                begins[key] = 0
+            elif isinstance(state, Linear):
                 at = self._line.beside.index(key[1]) if isinstance(key[1], int) else -1
                 self._parts.append((state, self._width, encoder.first[at] if at >= 0 else -1, at))
                 begins[key] = self._width
                 self._width += state.width
         kinds = self.schema.types[len(self._by) :]
         self._asked = [
-            (state, begins[key], function, share, kind)
+            (state, begins[key], function, share, kind, ROWS if state is tally else state.read(function))
             for (function, share, key), kind in zip(self._reads, kinds, strict=True)
             if isinstance(state := self._states[key], Linear)
         ]
-        self._place = np.zeros(4, np.int64)
+        self._read_as = np.array([each[1::4] for each in self._asked], np.int64).reshape(-1, 2)
+        self._place = np.zeros(6, np.int64)
         self._scratch = _Scratch(_ROOM, encoder.width, self._width)
-        by = [] if self._table is None else self._table.encoder.kinds
+        table = self._table
+        by = [] if table is None else table.encoder.kinds
         self._direct = all(pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in by)
+        self._numbers: tuple[int, ...] | None = None
+        """Which rows of what is told are the columns, where these are plain numbers."""
+        if self._direct and all(read != MADE for *_, read in self._asked):
+            keys = 0 if table is None else table.encoder.width
+            self._numbers = *range(1, 1 + len(by)), *range(1 + keys, 1 + keys + len(self._asked))
 
     @property
     def fits(self) -> bool:
-        """Whether all that is kept of groups are counts and sums."""
-        return len(self._parts) == len(self._states)
+        """Whether all that is kept of groups are counts and sums, and of rows not much more than else."""
+        return all(isinstance(state, Linear) for state in self._states.values()) and self._line.is_small
 
     def step(self, to: int) -> Delta:
         """All changes up to and at `to`."""
         arrivals = self._stream.arrivals
-        begun = self._shown or bool(self._by)
+        begun = self._shown or self._by
         if not begun or self._queue.waits or arrivals.back.first(to) is not None or not self._may_hold():
-            return super().step(to)
+            return self._apart(to)
         if not self._stream.lined(self._line):
-            return super().step(to)
+            return self._apart(to)
         self._local_clock = to
         ts, rows = self._stream.arrived(to)
         n, held, scratch = self._slid(to, ts, rows)
@@ -136,10 +158,16 @@ class OverWindow(Grouping):
         self._stream.negative += n - came
         out = self._changed(n, held, scratch)
         if n > came:
-            self._line.ring.forget()
+            self._line.forget()
         if self._table is not None:
             self._table.tidy()
         return out
+
+    def _apart(self, to: int) -> Delta:
+        """As the two operators."""
+        if self._tally is not None and self._tally.now is self._counts:
+            self._tally.now = self._counts.copy()
+        return super().step(to)
 
     def _may_hold(self) -> bool:
         latest = self._stream.arrivals.latest
@@ -147,67 +175,97 @@ class OverWindow(Grouping):
 
     def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""
-        line, ring, place, n = self._line, self._line.ring, self._place, ts.shape[0]
-        by = [rows.column(at) for at in self._by]
-        codes = line.codes(rows) if self._table is None else self._codes(self._table, by)
-        words = ring.encoder.encode([rows.column(at) for at in line.beside], n)
+        line, place = self._line, self._place
+        codes = line.group_codes(rows) if self._table is None else self._codes(self._table, rows)
+        words = words_of(rows, line.beside, line.encoder)
         if self._table is not None and self._counts.shape[0] < self._table.room:
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
-        ring.room(ring.newest - ring.oldest + n)
-        place[0], place[1], place[2] = ring.oldest, ring.newest, self._born
+        place[0], place[1], place[2] = line.first, line.held, self._born
         scratch = self._scratch
         while True:
-            done, held = kernels.slide(
-                to, self._window, ts, codes, words, ring.encoder.mask, ring.ts, ring.codes, ring.words, place,
+            done, touched = kernels.slide(
+                to, self._window, ts, codes, words, line.until, line.codes, line.words, line.nulls, place,
                 self._counts, self._births, self._mark, scratch.tuples, scratch.signs, scratch.pairs, scratch.taken,
             )  # fmt: skip
             if done >= 0:
-                ring.oldest, ring.newest, self._born = place[:3].tolist()
-                return done, held, scratch
-            scratch = _Scratch(-done, ring.encoder.width, self._width)
+                line.first, line.held, self._born = place[:3].tolist()
+                return done, touched, scratch
+            nulls, tuples, most = place[3:].tolist()
+            if tuples > scratch.signs.shape[0]:
+                scratch = _Scratch(tuples, line.encoder.width, self._width)
+            line.make_room(most, nulls=bool(nulls))
+            place[0] = line.first
 
     def _changed(self, n: int, held: int, scratch: _Scratch) -> Delta:
         """Let states take the tuples in, and tell the rows of groups that have changed."""
-        tuples, pairs, taken = scratch.tuples, scratch.pairs, scratch.taken
-        touches = Touches(
-            scratch.signs[:n], tuples[1, :n], tuples[0, :n], tuples[2, :n], pairs[4, :held], pairs[5, :held],
-            self._counts.shape[0],
-        )  # fmt: skip
-        self._share(touches, n)
-        numbers, nulls = scratch.numbers, self._place[3] != 0
-        for state, at, word, column in self._parts:
-            counted = self._line.ring.encoder.valid(taken[:, :n], column) if nulls and word >= 0 else everyone(n)
-            end = at + state.width
-            state.note(touches, taken[word, :n], counted, numbers[0, at:end, :held], numbers[1, at:end, :held])
+        if self._tally is not None:
+            self._tally.now = self._counts  # the same, counted once
+        view = scratch.views.get((n, held))
+        if view is None:
+            view = scratch.views[n, held] = self._viewed(n, held, scratch)
+        touches, parts = view
+        touches.room = self._counts.shape[0]
+        if n > _ROOM:
+            self._share(touches, n)
+        counted, nulls = everyone(n), self._place[3] != 0
+        for state, words, column, places in parts:
+            there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
+            state.note(touches, words, there, places)
         return self._delta(held, scratch)
 
+    def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
+        """What states are given of so many tuples and pairs in scratch."""
+        tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
+        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], tuples[2], pairs[4], pairs[5], 0)
+        parts = [
+            (state, scratch.taken[word, :n], column, state.places(*numbers[:, at : at + state.width]))
+            for state, at, word, column in self._parts
+        ]
+        return touches, parts
+
     def _delta(self, held: int, scratch: _Scratch) -> Delta:
-        table = self._table
+        table, asked = self._table, self._asked
         keys = 0 if table is None else table.encoder.width
-        out, sign = np.empty((1 + keys + self._width, 2 * held), np.int64), np.empty(2 * held, np.int8)
+        numbers = 1 + keys + len(asked)
+        out, sign = np.empty((numbers + self._width, 2 * held), np.int64), np.empty(2 * held, np.int8)
         kept, index, hashes, free, meta, mask = _NO_TABLE if table is None else (
             table.kept, table.index, table.hashes, table.free, table.meta, table.encoder.mask
         )  # fmt: skip
-        n, gone, null_key = kernels.tell(
-            held, scratch.pairs, scratch.numbers[0], scratch.numbers[1], table is not None, mask, self._counts, kept,
-            index, hashes, free, meta, scratch.empty, out, sign,
+        n, gone, odd = kernels.tell(
+            held, scratch.pairs, scratch.numbers[0], scratch.numbers[1], table is not None, mask, self._read_as,
+            self._counts, kept, index, hashes, free, meta, scratch.empty, out, sign,
         )  # fmt: skip
         if not n:
             return empty(self.schema)
         if n < 2 * held:
-            out, sign = out[:, :n].copy() if 2 * n < held else out[:, :n], sign[:n]
+            out, sign = out[:, :n].copy() if 2 * n < held else out, sign[:n]
+        room, ts = out.shape[1], out[0, :n]
+        if odd == 0 and self._numbers is not None:
+            return Delta(ts, sign, Numbers(out, self._numbers, self.schema, n), None, None, gone)
+        array, buffers = pa.Array.from_buffers, [None, pa.py_buffer(out)]
         columns: list[Any] = []
         if table is not None:
-            if self._direct and not null_key:
-                columns = [in_place(out[1 + at], kind) for at, kind in enumerate(table.encoder.kinds)]
+            if self._direct and not odd & kernels.NULL_KEY:
+                columns = [
+                    array(kind, n, buffers, 0, at * room) for at, kind in enumerate(table.encoder.kinds, start=1)
+                ]
             else:
-                columns = table.encoder.decode(np.ascontiguousarray(out[1 : 1 + keys].T))
-        for state, at, function, share, kind in self._asked:
-            begin = 1 + keys + at
-            columns.append(state.column(function, out[begin : begin + state.width].T, kind, share))
-        return Delta(out[0], sign, Columns(columns, self.schema, n), None, None, gone)
+                columns = table.encoder.decode(np.ascontiguousarray(out[1 : 1 + keys, :n].T))
+        plain = not odd & kernels.NO_NUMBER
+        for at, (state, begin, function, share, kind, read) in enumerate(asked, start=1 + keys):
+            if read in (PLAIN, ROWS) or (plain and read != MADE):
+                columns.append(array(kind, n, buffers, 0, at * room))
+            else:
+                words = out[numbers + begin : numbers + begin + state.width, :n]
+                columns.append(state.column(function, words.T, kind, share))
+        return Delta(ts, sign, Columns(columns, self.schema, n), None, None, gone)
+
+    @property
+    def own(self) -> int:
+        twice = self._tally is not None and self._tally.now is self._counts
+        return super().own - (self._counts.nbytes if twice else 0)
 
 
 class DistinctOverWindow(OverWindow):

@@ -8,14 +8,17 @@ import numpy as np
 
 from nile.exact.state.kernels import kernel
 from nile.exact.state.rows_kernels import release_codes
+from nile.exact.state.sums import DOUBLE, ROWS, WHOLE
 
 Array = np.ndarray[Any, Any]
 
-# place: int64 [4]
-OLDEST = 0  # the ordinal of the first row that has not left
-NEWEST = 1  # one past the last that has come
+# place: int64 [6]
+FIRST = 0  # where the first row that has not left is
+HELD = 1  # rows that have not left
 BORN = 2  # tuples so far
-NULLS = 3  # whether a tuple of this pass has a null in a column that the ring keeps
+NULLS = 3  # whether a tuple of this pass has a null in a column that the line keeps
+TUPLES = 4  # tuples of this pass
+MOST = 5  # the most rows that wait at once in it
 
 # tuples: int64 [3, room], by tuple
 CODE = 0
@@ -27,8 +30,21 @@ AT = 0  # the instant
 GROUP = 1  # the code of the group
 BEFORE = 2  # its rows before
 AFTER = 3
-FIRST = 4  # the first tuple
-LAST = 5
+START = 4  # the first tuple
+END = 5  # the last
+
+# what a row told has beyond plain numbers
+NULL_KEY = 1  # a key that is null
+NO_NUMBER = 2  # a total of no values, or one beyond 64 bits
+
+
+@kernel
+def _due(k: int, held: int, first: int, until: Array, ts: Array, window: int) -> int:
+    """When the k-th of the rows held and those to come leaves."""
+    if k >= held:
+        return int(ts[k - held]) + window + 1
+    at = first + k
+    return int(until[at if at < until.shape[0] else at - until.shape[0]])
 
 
 @kernel
@@ -38,10 +54,10 @@ def slide(
     ts: Array,
     new_codes: Array,
     new_words: Array,
-    mask_from: int,
     until: Array,
     codes: Array,
     words: Array,
+    nulls: Array,
     place: Array,
     counts: Array,
     births: Array,
@@ -51,84 +67,107 @@ def slide(
     pairs: Array,
     taken: Array,
 ) -> tuple[int, int]:
-    """Put rows into the ring of a window, let go of those that leave by `to`, and number the pairs that both touch.
+    """Put rows into the line of a window, let go of those that leave by `to`, and number the pairs that both touch.
 
-    ts, new_codes: int64 [n]; new_words: int64 [n, w], of which from mask_from on nulls are told; until, codes: int64
-    [ring], words: int64 [ring, w], by ordinal, with room for n more; counts, births, mark: int64 [groups], as of
-    `touch_groups`; tuples, pairs, place: as above; signs: int8 [room]; taken: int64 [w, room], the words of each tuple.
-    Returns how many tuples and pairs there are; with too little room, what it has to be, negative, and nothing is done.
+    ts: int64 [n]; new_codes: int64 [n], [0]: all have code 0; new_words: int64 [n, w + masks], the last of which say
+    what is null; until int64 [room], codes int32 [room] or [0], words int64 [room, w], nulls uint8 [room or 0, b]: of a
+    `Line`; counts, births, mark: int64 [groups], as of
+    `touch_groups`; tuples, pairs, place: as above; signs: int8 [room]; taken: int64 [w + masks, room], the words of
+    each tuple.
+    Returns how many tuples and pairs there are; (-1, 0) with too little room: place says how much there has to be
+    (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done.
     Of one instant what leaves is first.  O(1) a tuple.
     """
-    mask = until.shape[0] - 1
-    oldest = place[OLDEST]
-    newest = place[NEWEST]
+    size = until.shape[0]
+    width = words.shape[1]
+    first = place[FIRST]
+    held = place[HELD]
     come = ts.shape[0]
-    leaving = 0
-    while oldest + leaving < newest and until[(oldest + leaving) & mask] <= to:
-        leaving += 1
-    if leaving + 2 * come > signs.shape[0]:
-        return -(leaving + 2 * come), 0
+    gone = 0
+    most = held
+    some = np.int64(0)
     for i in range(come):
-        at = (newest + i) & mask
-        until[at] = ts[i] + window + 1
-        codes[at] = new_codes[i]
-        for c in range(words.shape[1]):
-            words[at, c] = new_words[i, c]
-    end = newest + come
-    place[NEWEST] = end
-    nulls = np.int64(0)
+        while gone < held + i and _due(gone, held, first, until, ts, window) <= ts[i]:
+            gone += 1
+        most = max(most, held + i + 1 - gone)
+        for c in range(width, new_words.shape[1]):
+            some |= new_words[i, c]
+    while gone < held + come and _due(gone, held, first, until, ts, window) <= to:
+        gone += 1
+    place[TUPLES] = come + gone
+    place[MOST] = most
+    place[NULLS] = some != 0
+    if come + gone > signs.shape[0] or most > size or (some != 0 and nulls.shape[0] == 0):
+        return -1, 0
+    some = np.int64(0)
+    i = 0
     n = 0
-    held = 0
+    touched = 0
     while True:
-        begin = held
+        begin = touched
         now = np.int64(0x7FFFFFFFFFFFFFFF)
-        if newest < end:
-            now = until[newest & mask] - window - 1
-        if oldest < newest and until[oldest & mask] <= min(now, to):
-            now = until[oldest & mask]
-        elif newest == end:
+        if i < come:
+            now = ts[i]
+        if held > 0 and until[first] <= min(now, to):
+            now = until[first]
+        elif i == come:
             break
         while True:
-            if oldest < newest and until[oldest & mask] == now:
-                at = oldest & mask
-                oldest += 1
+            if held > 0 and until[first] == now:
+                at = first
+                first = first + 1 if first + 1 < size else 0
+                held -= 1
                 step = -1
-            elif newest < end and until[newest & mask] - window - 1 == now:
-                at = newest & mask
-                newest += 1
+            elif i < come and ts[i] == now:
+                at = first + held if first + held < size else first + held - size
+                until[at] = now + window + 1
+                if codes.shape[0] > 0:
+                    codes[at] = new_codes[i]
+                for c in range(width):
+                    words[at, c] = new_words[i, c]
+                if nulls.shape[0] > 0:
+                    for c in range(nulls.shape[1]):
+                        nulls[at, c] = (new_words[i, width + (c >> 3)] >> (8 * (c & 7))) & 255
+                held += 1
+                i += 1
                 step = 1
             else:
                 break
-            code = codes[at]
+            code = np.int64(codes[at]) if codes.shape[0] > 0 else np.int64(0)
             pair = mark[code]
             if pair < 0:
-                pair = held
-                held += 1
+                pair = touched
+                touched += 1
                 mark[code] = pair
                 pairs[AT, pair] = now
                 pairs[GROUP, pair] = code
                 pairs[BEFORE, pair] = counts[code]
-                pairs[FIRST, pair] = n
+                pairs[START, pair] = n
                 if counts[code] == 0:
                     births[code] = place[BORN]
-            pairs[LAST, pair] = n
+            pairs[END, pair] = n
             counts[code] += step
             place[BORN] += 1
             tuples[CODE, n] = code
             tuples[WEIGHT, n] = step
             tuples[TOUCH, n] = pair
             signs[n] = step
-            for c in range(words.shape[1]):
+            for c in range(width):
                 taken[c, n] = words[at, c]
-                if c >= mask_from:
-                    nulls |= words[at, c]
+            for c in range(width, taken.shape[0]):
+                taken[c, n] = 0
+            if nulls.shape[0] > 0:
+                for c in range(nulls.shape[1]):
+                    taken[width + (c >> 3), n] |= np.int64(nulls[at, c]) << (8 * (c & 7))
+                    some |= np.int64(nulls[at, c])
             n += 1
-        for k in range(begin, held):
+        for k in range(begin, touched):
             pairs[AFTER, k] = counts[pairs[GROUP, k]]
             mark[pairs[GROUP, k]] = -1
-    place[OLDEST] = oldest
-    place[NULLS] = nulls != 0
-    return n, held
+    place[FIRST] = first
+    place[HELD] = held
+    place[NULLS] = some != 0
+    return n, touched
 
 
 @kernel
@@ -139,6 +178,7 @@ def tell(
     new: Array,
     keyed: bool,
     mask_from: int,
+    asked: Array,
     counts: Array,
     kept: Array,
     index: Array,
@@ -148,20 +188,24 @@ def tell(
     empty: Array,
     out: Array,
     signs: Array,
-) -> tuple[int, int, bool]:
-    """The rows of groups that go and come: how many, how many of them go, whether any key is null; groups without rows
-    are forgotten.
+) -> tuple[int, int, int]:
+    """The rows of groups that go and come: how many, how many of them go, and what there is beyond plain numbers (ODD);
+    groups without rows are forgotten.
 
     old, new: int64 [w, room], what the first `held` pairs had before and after; keyed: groups have keys, and rows only
-    while they have tuples; kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`;
-    empty: int64 [held] of scratch; out: int64 [1 + keys + w, 2 held], instants, words of keys, numbers; signs: int8
-    [2 held].  Of one instant the rows
-    that go stand before those that come.  O(1) a pair.
+    while they have tuples; asked: int64 [a, 2], the first number of each aggregate, and how it is read (`sums.PLAIN`
+    and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; empty: int64
+    [held] of scratch; out: int64 [1 + keys + a + w, 2 held], instants, words of keys, aggregates, numbers; signs: int8
+    [2 held].  Of one instant the rows that go stand before those that come.  O(1) a pair.
     """
     width = kept.shape[1] if keyed else 0
+    numbers = 1 + width + asked.shape[0]
+    counting = False
+    for a in range(asked.shape[0]):
+        counting |= asked[a, 1] == ROWS
     written = 0
     gone = 0
-    nulls = np.int64(0)
+    odd = 0
     i = 0
     while i < held:
         end = i
@@ -171,7 +215,9 @@ def tell(
             for k in range(i, end):
                 if keyed and pairs[BEFORE if turn == 0 else AFTER, k] <= 0:
                     continue
-                changed = keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
+                changed = counting and pairs[BEFORE, k] != pairs[AFTER, k]
+                if not changed:
+                    changed = keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
                 if not changed:
                     for c in range(old.shape[0]):
                         if old[c, k] != new[c, k]:
@@ -183,10 +229,23 @@ def tell(
                 code = pairs[GROUP, k]
                 for c in range(width):
                     out[1 + c, written] = kept[code, c]
-                    if c >= mask_from:
-                        nulls |= kept[code, c]
+                    if c >= mask_from and kept[code, c] != 0:
+                        odd |= NULL_KEY
                 for c in range(old.shape[0]):
-                    out[1 + width + c, written] = old[c, k] if turn == 0 else new[c, k]
+                    out[numbers + c, written] = old[c, k] if turn == 0 else new[c, k]
+                for a in range(asked.shape[0]):
+                    if asked[a, 1] == ROWS:
+                        out[1 + width + a, written] = pairs[BEFORE if turn == 0 else AFTER, k]
+                        continue
+                    at = numbers + asked[a, 0]
+                    value = out[at, written]
+                    if asked[a, 1] == DOUBLE and out[at + 1, written] == 0:
+                        odd |= NO_NUMBER
+                    elif asked[a, 1] == WHOLE:
+                        if out[at + 2, written] == 0 or value < -(1 << 31) or value >= (1 << 31):
+                            odd |= NO_NUMBER
+                        value = (value << 32) + out[at + 1, written]
+                    out[1 + width + a, written] = value
                 signs[written] = -1 if turn == 0 else 1
                 gone += 1 - turn
                 written += 1
@@ -198,4 +257,4 @@ def tell(
                 empty[many] = pairs[GROUP, k]
                 many += 1
         release_codes(empty[:many], index, hashes, free, meta)
-    return written, gone, nulls != 0
+    return written, gone, odd

@@ -18,7 +18,6 @@ from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Signed, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
-from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
@@ -119,13 +118,6 @@ class Pipeline:
         self._finished = False
         self._counts = {"tuples": 0, "changes": 0}
 
-    def lean(self) -> Pipeline:
-        """Itself, from now on with windows as batches, which take fewer bytes than what one pass works on."""
-        for each in self._built.streams:
-            if isinstance(each, Stream):
-                each.keep_apart()
-        return self
-
     @property
     def schema(self) -> Any:
         """The columns of the output."""
@@ -196,9 +188,13 @@ class Pipeline:
 
         certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
         """
-        self._advanced = max(self._advanced, int(now))
-        for name in self._passed:
-            self._passed[name] = max(self._passed[name], int(now))
+        now = int(now)
+        self._advanced = max(self._advanced, now)
+        for name, passed in self._passed.items():
+            if passed < now:
+                self._passed[name] = now
+        if self._advanced <= self.stages.to and self._clock.origin is not None and not self.waits:
+            return []
         return self._work(self._advanced, certain=certain)
 
     def close(self, name: str) -> list[Changes]:
@@ -377,7 +373,8 @@ class Pipeline:
             self._found.append(changes)
 
     def _pairs(self) -> int:
-        return sum(each.pairs for each in self._built.joins) if self._built.joins else 0
+        joins = self._built.joins
+        return sum([each.pairs for each in joins]) if len(joins) > 1 else joins[0].pairs if joins else 0
 
     def _changes(self, delta: Delta) -> Changes | None:
         if self.emit == "snapshot":

@@ -227,9 +227,9 @@ class Stages:
             stage.turn = self._first
 
     def _decide(self) -> None:
-        least, before = self.to, self._last
+        least, before, last = self.to, self._last, self._events - 1
         for mark in self.marks:
-            at = mark(self._events - 1)
+            at = mark(last)
             if at is not None and before < at < least:
                 least = at
         self._last = least

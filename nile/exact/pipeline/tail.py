@@ -15,10 +15,10 @@ from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.pipeline import Changes
-from nile.exact.pipeline.sources.leaf import projected
+from nile.exact.pipeline.sources.leaf import picks_of, projected
 from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.columns import made
+from nile.exact.state.columns import made, picked
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import MOST, Held, State
 
@@ -58,6 +58,7 @@ class Tail:
         self.threads = threads
         self.nodes = tuple(nodes)
         self.append = append
+        self._picks = picks_of(self.nodes)
         self.counts = [[0, 0] for _ in nodes]
         self.held: list[int | None] = [None] * len(nodes)
 
@@ -72,6 +73,11 @@ class Tail:
         out = []
         for each in changes:
             ts, sign, rows, gone = each.ts, each.sign, each.given, each.gone
+            if self._picks is not None and not (self.append and gone):
+                if n := sign.shape[0]:
+                    counts = [(came + n - gone, went + gone) for came, went in counts]
+                    out.append(Changes(ts, sign, picked(rows, self._picks, self.nodes[-1].schema), gone))
+                continue
             for k, node in enumerate(self.nodes):
                 rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
                 if yes is not None:

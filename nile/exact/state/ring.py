@@ -26,14 +26,13 @@ class Ring:
     HELD: ClassVar = ("words", "ts", "oldest", "newest")
     DERIVED: ClassVar = ("schema", "encoder", "codes", "before")
 
-    def __init__(self, schema: Any, *, chained: bool = True) -> None:
-        """chained: whether there is room for each row's one before of its key."""
+    def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.encoder = Encoder(schema.types, exact=True)
         self.words = np.zeros((_LEAST, self.encoder.width), np.int64)
         self.ts = np.zeros(_LEAST, np.int64)
         self.codes = np.zeros(_LEAST, np.int64)
-        self.before = np.full(_LEAST if chained else 0, -1, np.int64)  # the key's row before, for whoever chains them
+        self.before = np.full(_LEAST, -1, np.int64)  # the key's row before, for whoever chains them
         self.oldest = 0
         self.newest = 0
 
@@ -47,13 +46,17 @@ class Ring:
 
     def add(self, ts: Array, columns: Sequence[Any], codes: Array) -> None:
         """Rows that come next."""
+        self.add_words(ts, self.encoder.encode(columns, ts.shape[0]), codes)
+
+    def add_words(self, ts: Array, words: Array, codes: Array) -> None:
+        """As `add`, the rows as words."""
         n = ts.shape[0]
         self.room(self.newest - self.oldest + n)
         begin = self.newest & self.mask
         at: Any = slice(begin, begin + n)
         if begin + n > self.mask + 1:  # round the end
             at = (self.newest + np.arange(n)) & self.mask
-        self.words[at] = self.encoder.encode(columns, n)
+        self.words[at] = words
         self.ts[at], self.codes[at] = ts, codes
         self.newest += n
 
@@ -102,8 +105,6 @@ class Ring:
         size = 1 << (need - 1).bit_length()
         for name in ("words", "ts", "codes", "before"):
             ring = getattr(self, name)
-            if not ring.shape[0]:
-                continue
             wider = np.zeros((size, *ring.shape[1:]), np.int64)
             wider[held & (size - 1)] = ring[held & old]
             setattr(self, name, wider)

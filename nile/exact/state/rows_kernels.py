@@ -129,6 +129,34 @@ def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: 
 
 
 @kernel
+def laid(
+    head: Array, ts: Array, sign: Array, stamps: int, words: Array, places: Array, out: Array, small: Array
+) -> None:
+    """A message of Arrow's: its head, then columns one after the other, each from a whole word on.
+
+    head: int64 [h]; ts int64 [n], sign int8 [n]: the first columns, as many of them as `stamps` says; words: int64 [w,
+    room], the other columns are its rows `places`; out: int64 [all], small: int8 [8 all], the same memory.
+    """
+    at = head.shape[0]
+    n = ts.shape[0]
+    for i in range(at):
+        out[i] = head[i]
+    if stamps > 0:
+        for i in range(n):
+            out[at + i] = ts[i]
+        at += n
+    if stamps > 1:
+        out[at + (n - 1) // 8] = 0
+        for i in range(n):
+            small[8 * at + i] = sign[i]
+        at += (n + 7) // 8
+    for c in range(places.shape[0]):
+        for i in range(n):
+            out[at + i] = words[places[c], i]
+        at += n
+
+
+@kernel
 def merge_order(a_ts: Array, a_sign: Array, b_ts: Array, b_sign: Array, by_sign: bool, order: Array) -> None:
     """order[k]: which entry of a then b is k-th by time, then (by_sign) what goes first, then a before b."""
     n = a_ts.shape[0]

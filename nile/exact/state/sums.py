@@ -23,6 +23,11 @@ from nile.summaries.errors import SumOverflow
 
 __all__ = [
     "DIGITS",
+    "DOUBLE",
+    "MADE",
+    "PLAIN",
+    "ROWS",
+    "WHOLE",
     "Counted",
     "Linear",
     "State",
@@ -41,6 +46,13 @@ summing: Any = arrow.Late("nile.exact.state.sums_kernels")
 
 
 DIGITS = 80  # of 32 bits: more than any sum of doubles has
+
+# how an aggregate is read from the numbers of its state
+MADE = -1  # by `State.column`
+PLAIN = 0  # it is the first
+DOUBLE = 1  # likewise, unless the last is 0
+WHOLE = 2  # the first * 2**32 + the second, in 64 bits, unless the last is 0
+ROWS = 3  # it has none: it is how many rows the group has
 
 
 def _whole(kernel: Callable[..., None], *given: Any) -> None:
@@ -123,12 +135,20 @@ class Linear(State):
     width: int
 
     @abstractmethod
+    def read(self, function: str) -> int:
+        """How an aggregate is read from its numbers: MADE or, for an int64 or double, another of these."""
+
+    @abstractmethod
     def words(self, column: Any) -> Array:
         """A column as `note` takes it: int64 [n], as `Encoder` with exact floats makes it; nulls are any."""
 
+    def places(self, old: Array, new: Array) -> tuple[Array, ...]:
+        """int64 [width, pairs] each, as `note` writes to them."""
+        return *old, *new
+
     @abstractmethod
-    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:
-        """Take tuples in, and say in old and new what each pair had before and after: int64 [width, pairs].
+    def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
+        """Take tuples in, and say in places what each pair had before and after.
 
         words: int64 [n]; counted: which are not null, bool [n].
         """
@@ -136,37 +156,40 @@ class Linear(State):
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         numbers = np.empty((2, self.width, touches.pairs), np.int64)
         counted = everyone(touches.sign.shape[0]) if column is None else valid(column)
-        self.note(touches, self.words(column), counted, *numbers)
+        self.note(touches, self.words(column), counted, self.places(*numbers))
         return np.ascontiguousarray(numbers[0].T), np.ascontiguousarray(numbers[1].T)
 
 
 class Counted(Linear):
-    """How many rows are not null; column None: all.  8 bytes per group."""
+    """How many rows are not null; column None: all.  now: int64 [groups]."""
 
-    HELD: ClassVar = ("_now",)
+    HELD: ClassVar = ("now",)
     DERIVED: ClassVar = ()
     width = 1
 
     def __init__(self) -> None:
-        self._now = np.zeros(1, np.int64)
+        self.now = np.zeros(1, np.int64)
+
+    def read(self, function: str) -> int:  # noqa: ARG002
+        return PLAIN
 
     def words(self, column: Any) -> Array:  # noqa: ARG002
         return _NONE
 
-    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:  # noqa: ARG002
-        self._now = grown(self._now, touches.room)
+    def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:  # noqa: ARG002
+        if self.now.shape[0] < touches.room:
+            self.now = grown(self.now, touches.room)
         touches.shared(
             counting.apply_counts,
-            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self._now, old[0],
-            new[0],
+            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self.now, *places,
         )  # fmt: skip
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         return in_place(np.ascontiguousarray(numbers[:, 0]), pa.int64())
 
     def current(self, codes: Array) -> Array:
-        self._now = grown(self._now, int(codes.max(initial=-1)) + 1)
-        return self._now[codes][:, None]
+        self.now = grown(self.now, int(codes.max(initial=-1)) + 1)
+        return self.now[codes][:, None]
 
     def capture(self, codes: Array) -> holding.State:
         """Their counts."""
@@ -175,11 +198,11 @@ class Counted(Linear):
     def restore(self, held: holding.Held, n: int) -> None:
         counts = held.array("counts", "int64", (n,))
         held.end()
-        self._now = grown(counts.copy(), 1)
+        self.now = grown(counts.copy(), 1)
 
     @property
     def memory(self) -> int:
-        return int(self._now.nbytes)
+        return int(self.now.nbytes)
 
 
 class Summed(Linear):
@@ -204,10 +227,18 @@ class Summed(Linear):
         self._special = np.zeros((1, 3), np.int64)
         self._now = np.zeros(1, np.float64)
 
+    def read(self, function: str) -> int:
+        return MADE if function == "avg" else DOUBLE if self._double else WHOLE
+
     def words(self, column: Any) -> Array:
         return self._encoder.numbers(column)
 
-    def note(self, touches: Touches, words: Array, counted: Array, old: Array, new: Array) -> None:
+    def places(self, old: Array, new: Array) -> tuple[Array, ...]:
+        if not self._double:
+            return *old, *new
+        return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
+
+    def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
         room = touches.room
         if self._counts.shape[0] < room:
             self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
@@ -215,17 +246,17 @@ class Summed(Linear):
             touches.shared(
                 summing.apply_integers,
                 touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
-                touches.last, self._digits, self._counts, *old, *new,
+                touches.last, self._digits, self._counts, *places,
             )  # fmt: skip
             return
-        self._digits, self._base = widened(self._digits, self._base, words)
+        if not summing.within(words, self._base, self._digits.shape[1]):
+            self._digits, self._base = widened(self._digits, self._base, words)
         if self._now.shape[0] < room or self._special.shape[0] < room:
             self._special, self._now = grown(self._special, room), grown(self._now, room)
         touches.shared(
             summing.apply_doubles,
             touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
-            self._digits, self._special, self._now, self._counts, old[0].view(np.float64), new[0].view(np.float64),
-            old[1], new[1],
+            self._digits, self._special, self._now, self._counts, *places,
         )  # fmt: skip
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002

@@ -173,6 +173,13 @@ def exponents(bits: Array) -> tuple[int, int]:
     return int(least), int(most)
 
 
+@kernel
+def within(bits: Array, base: int, width: int) -> bool:
+    """Whether `width` digits from `base` on, which are there, have room for all finite doubles of these bits."""
+    least, most = exponents(bits)
+    return width > 0 and (least > most or ((least >> 5) >= base and (most >> 5) + 4 <= base + width))
+
+
 @allocating_kernel
 def apply_doubles(
     sign: Array,

@@ -14,7 +14,7 @@ from nile.answers.tabular import row_bytes
 from nile.base.spill import Spills
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan import algebra
-from nile.exact.state.arrow import in_place
+from nile.exact.state.columns import stamped
 from nile.execution.choice import Choice, is_chain, is_flat_join
 from nile.execution.exact.actual import Actual, actual_of
 from nile.execution.exact.coming import Coming
@@ -66,12 +66,7 @@ def output_schema(query: Query, emit: str) -> pa.Schema:
 
 def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     """What changed, as a batch of `output_schema`."""
-    columns = list(found.given.columns)
-    if emit == "changes":
-        columns.insert(0, in_place(np.ascontiguousarray(found.sign), pa.int8()))
-    if emit in ("changes", "stream"):
-        columns.insert(0, in_place(np.ascontiguousarray(found.ts), pa.timestamp("ns")))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return stamped(found.ts, found.sign, found.given, schema, 2 if emit == "changes" else 1 if emit == "stream" else 0)
 
 
 def pipeline_of(plan: algebra.Plan, choice: Choice, *, signed: bool = False, threads: int | None = 1) -> Pipeline:

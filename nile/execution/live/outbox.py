@@ -247,7 +247,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
             fault = INTERRUPTS.calling(self._callback, found.first)
             if fault is not None:
                 self._commits.fault(fault)
-            self._handed += len(self._found.popleft())
+            self._handed += found.popleft().num_rows
 
     def seal(self, files: Files, least: int) -> None:
         """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.

@@ -139,8 +139,10 @@ class Running:
         self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1
         """Whether below the top there is one live stream, and nothing else."""
         self.passed_on = _passed_on(above)
-        self.made: Callable[[], Pipeline] = partial(pipeline_of, core, choice, signed=bool(above), threads=home.threads)
-        self.pipeline, self.readers, self._threads = self.made(), list[Any](), home.threads
+        self._made: Callable[[], Pipeline] = partial(
+            pipeline_of, core, choice, signed=bool(above), threads=home.threads
+        )
+        self.pipeline, self.readers, self._threads = self._made(), list[Any](), home.threads
         self.gate: Any = None
         """What is let in of its streams, in a database with bounds; None: all."""
         self._events: deque[Event] = deque()
@@ -174,7 +176,7 @@ class Running:
         """This plan for one reader more that goes its own way from here: equal state, nothing shared."""
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
-        twin.pipeline, twin.readers, twin._events, twin._first = self.made(), [], deque(), 0
+        twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
         twin.ahead = Ahead()
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
@@ -182,7 +184,7 @@ class Running:
 
     def run_by(self, made: Callable[[], Pipeline]) -> None:
         """Run on a pipeline of another kind."""
-        self.made, self.pipeline = made, made()
+        self._made, self.pipeline = made, made()
 
     @property
     def stages(self) -> Stages:
@@ -326,18 +328,15 @@ class Running:
 
     def arrival(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
         """What readers ask for next: that tuples of a live stream are taken in.  at: as of `arrived`."""
-        carried = batch.carried
-        assert carried is not None
-        return partial(self._arrived, name, batch.ts, carried, at)
+        return partial(self._arrived, name, batch.ts, batch.columns, at)
 
     def arrived(self, name: str, batch: TupleBatch, at: int | None) -> list[Changes]:
         """Take in tuples of a live stream.  at: the instant that all streams have passed by then, if there is one."""
         if not self.ahead.waits:
-            assert batch.carried is not None
-            return self._arrived(name, batch.ts, batch.carried, at)
+            return self._arrived(name, batch.ts, batch.columns, at)
         return self.ahead.take(self.arrival(name, batch, at))
 
-    def _arrived(self, name: str, ts: Array, batch: pa.RecordBatch, at: int | None) -> list[Changes]:
+    def _arrived(self, name: str, ts: Array, batch: Columns, at: int | None) -> list[Changes]:
         found = self.push(name, ts, batch)
         return found if at is None else found + self.pipeline.advance(at, certain=False)
 
@@ -349,7 +348,7 @@ class Running:
         """
         return self.pipeline.advance(at, certain=False)
 
-    def push(self, name: str, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
+    def push(self, name: str, ts: Array, batch: pa.RecordBatch | Columns) -> list[Changes]:
         """Take in tuples of a live stream, here and now."""
         leaves = self.leaves[name]
         if len(leaves) == 1 and isinstance(leaf := leaves[0], Stream) and leaf.where is None:
@@ -369,12 +368,12 @@ class Running:
         leaves = [leaf for name, each in self.streams.items() if each is stream for leaf in self.leaves[name]]
         return max((at for leaf in leaves if (at := self.pipeline.open_from(leaf.alias)) is not None), default=None)
 
-    def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch) -> Iterator[tuple[str, Array, Any]]:
+    def _of_leaves(self, name: str, ts: Array, batch: pa.RecordBatch | Columns) -> Iterator[tuple[str, Array, Any]]:
         """(alias, times, rows) that each place of a stream in the statement has of its tuples, where it has any."""
         for leaf in self.leaves[name]:
             times, rows = ts, None
             if isinstance(leaf, Relation):
-                times, rows = self.reading.signed(leaf, ts, batch)
+                times, rows = self.reading.signed(leaf, ts, made(batch))
                 yield leaf.alias, times, rows
                 continue
             rows = self._named(leaf, batch)
@@ -383,14 +382,14 @@ class Running:
             if rows.num_rows:
                 yield leaf.alias, times, rows
 
-    def _named(self, leaf: Stream, batch: pa.RecordBatch) -> pa.RecordBatch | Columns:
+    def _named(self, leaf: Stream, batch: pa.RecordBatch | Columns) -> pa.RecordBatch | Columns:
         """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
         known = self._places.get(leaf.alias)
         if known is None or not batch.schema.equals(known[0]):
             known = self._places[leaf.alias] = (batch.schema, *places(leaf, batch.schema))
         _, at, schema = known
         if at is None:
-            return named_leaf(leaf, batch.select(list(self.reading.columns(leaf))))
+            return named_leaf(leaf, made(batch).select(list(self.reading.columns(leaf))))
         return picked(batch, at, schema)
 
 

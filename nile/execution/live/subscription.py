@@ -121,6 +121,8 @@ class Subscription(Outbox):
         for step in self._backlog.taken():
             self._replayed, name, batch = step, step.name, step.batch
             self._work(self._progress if name is None or batch is None else partial(self._arrived, name, batch))
+            if batch is not None:
+                batch.shared.clear()
         self._replayed = None
 
     def arrived(self, name: str, batch: TupleBatch) -> None:

@@ -211,6 +211,7 @@ class Subscriptions:
             self._work_ahead(units, name, batch)
         for unit in units:
             unit.arrived(name, batch)
+        batch.shared.clear()
         self._flow()
 
     def _work_ahead(self, units: Iterable[Subscription | Selecting], name: str, batch: TupleBatch) -> None:

@@ -7,7 +7,7 @@ negative tuple is the stored result, not a second evaluation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.line import Line
 from nile.summaries.errors import ConfigError, UnknownColumn
 
-__all__ = ["Incoming", "Stream", "applied", "chain_of", "conformed", "projected", "selected"]
+__all__ = ["Incoming", "Stream", "applied", "chain_of", "conformed", "picks_of", "projected", "selected"]
 
 _NO_TIMES = np.zeros(0, np.int64)
 
@@ -58,6 +58,16 @@ def projected(rows: Any, node: Project) -> Any:
     if node.picks is not None:
         return picked(rows, node.picks, node.schema)
     return conformed(node.make(made(rows)), node.schema)
+
+
+def picks_of(nodes: Sequence[Plan]) -> tuple[int, ...] | None:
+    """Where the columns above some nodes are below them, if these only pass columns on; None: there is more to it."""
+    found: tuple[int, ...] | None = None
+    for node in nodes:
+        if not isinstance(node, Project) or node.picks is None:
+            return None
+        found = node.picks if found is None else tuple(found[at] for at in node.picks)
+    return found
 
 
 def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
@@ -103,11 +113,12 @@ class Incoming:
     """
 
     HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
-    DERIVED: ClassVar = ("scan", "above", "schema")
+    DERIVED: ClassVar = ("scan", "above", "schema", "_picks")
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
         self.above = above
+        self._picks = picks_of(above)
         self.schema = above[-1].schema if above else scan.schema
         self.counts = np.zeros(1 + len(above), np.int64)
         self.taken = 0  # tuples worked on, before the chain
@@ -117,7 +128,12 @@ class Incoming:
 
     def push(self, ts: Array, rows: Any) -> None:
         """Tuples in time order, none before what was pushed."""
-        rows, at = applied(conformed(rows, self.scan.schema), self.above, self.counts)
+        rows, at = conformed(rows, self.scan.schema), None
+        if self._picks is None:
+            rows, at = applied(rows, self.above, self.counts)
+        else:
+            self.counts += rows.num_rows
+            rows = picked(rows, self._picks, self.schema)
         self._raw.append(ts)
         self._kept.append((ts if at is None else ts[at], rows, at))
 
@@ -136,6 +152,11 @@ class Incoming:
 
     def take(self, to: int) -> tuple[Array, Array, Array, Any]:
         """(times of all tuples up to `to`, ordinals of those the chain keeps, their times, their rows)."""
+        raw, ordinals, ts, rows = self._taken(to)
+        return raw, ordinals, ts, made(rows)
+
+    def _taken(self, to: int) -> tuple[Array, Array, Array, Any]:
+        """As `take`, rows `Columns` too."""
         if not self._raw or self._raw[0][0] > to:
             return _NO_TIMES, _NO_TIMES, _NO_TIMES, nothing(self.schema)
         raw, ordinals, times, batches = [], [], [], []
@@ -155,8 +176,13 @@ class Incoming:
             self._raw.popleft()
             self._kept.popleft()
         if len(raw) == 1:
-            return raw[0], ordinals[0], times[0], made(batches[0])
-        return np.concatenate(raw), np.concatenate(ordinals), np.concatenate(times), joined(batches, self.schema)
+            return raw[0], ordinals[0], times[0], batches[0]
+        return (
+            np.concatenate(raw),
+            np.concatenate(ordinals),
+            np.concatenate(times),
+            joined([made(each) for each in batches], self.schema),
+        )
 
     @property
     def latest(self) -> int | None:
@@ -169,7 +195,7 @@ class Incoming:
         if raw and raw[0][-1] <= to and (len(raw) == 1 or raw[1][0] > to):
             self.taken += raw.popleft().shape[0]
             return self._kept.popleft()[:2]
-        return self.take(to)[2:]
+        return self._taken(to)[2:]
 
     def capture(self) -> State:
         """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""
@@ -247,11 +273,6 @@ class Stream:
                 return False
             self._expire = line
         return True
-
-    def keep_apart(self) -> None:
-        """From now on keep rows by themselves, in no line."""
-        self._calendar()
-        self._apart = True
 
     def arrived(self, to: int) -> tuple[Array, Any]:
         """Of a stream in line: (times, rows) of what comes up to `to`."""

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.join.threads import together, useful
-from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta
+from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.leaf import Incoming, selected
 from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.columns import made
+from nile.exact.state.columns import made, words_of
 from nile.exact.state.expire import joined, nothing
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.ring import Ring
@@ -167,7 +167,7 @@ class StreamJoining:
         before = self._place[:, 0].copy()
         for ring, (ts, rows), codes in zip(self._rings, taken, self._codes([rows for _, rows in taken]), strict=True):
             if codes.shape[0]:
-                ring.add(ts, rows.columns, codes)
+                ring.add_words(ts, words_of(rows, range(len(ring.schema)), ring.encoder), codes)
         left, right = self._rings
         self._place[:, 2] = left.newest, right.newest
         moved, ends = kernels.moves(
@@ -190,6 +190,10 @@ class StreamJoining:
     def _told(self, moved: Array, ends: Array) -> Delta:
         """All pairs, in pieces of about as many for each thread; what one may raise, all of them at once raise."""
         pairs = int(ends[-1])
+        if not pairs:
+            return empty(self.schema)
+        if pairs < 2 * _PIECE:
+            return Delta(*self._piece(moved, ends, np.empty(pairs, np.int64), np.empty(pairs, np.int8)))
         pieces = max(1, min(useful(self.clock.threads, pairs, _PIECE), moved.shape[0]))
         cuts = np.searchsorted(ends, [k * pairs // pieces for k in range(pieces)] + [pairs], "left")
         ts, sign = np.empty(pairs, np.int64), np.empty(pairs, np.int8)
@@ -251,18 +255,25 @@ class StreamJoining:
         given = [(rows, at) for rows, at in zip(batches, self._at, strict=True) if rows.num_rows]
         if not given:
             return [np.zeros(0, np.int64)] * 2
-        parts = [self._keys.encode([_as(rows.column(i), k) for i, k in zip(at, self._kinds, strict=True)])
-                 for rows, at in given]  # fmt: skip
+        parts = [self._key_words(self._keys, rows, at) for rows, at in given]
         words = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        nulls = self._keys.encoder.nulls(words)
-        if nulls.any():
+        some = any(rows.column(i).null_count for rows, at in given for i in at)
+        if some and (nulls := self._keys.encoder.nulls(words)).any():
             codes = np.full(words.shape[0], -1, np.int64)
             codes[~nulls] = self._keys.codes(words[~nulls])
         else:
             codes = self._keys.codes(words)
-        self._key_counts = grown(self._key_counts, self._keys.room)
-        self._heads = [grown(each, self._keys.room, -1) for each in self._heads]
+        if self._key_counts.shape[0] < self._keys.room:
+            self._key_counts = grown(self._key_counts, self._keys.room)
+            self._heads = [grown(each, self._keys.room, -1) for each in self._heads]
         return [codes[: sizes[0]], codes[sizes[0] :]]
+
+    def _key_words(self, keys: RowTable, rows: Any, at: list[int]) -> Array:
+        """The words of the keys of rows: int64 [n, width], only to be read."""
+        columns = [rows.column(i) for i in at]
+        if all(column.type == kind for column, kind in zip(columns, self._kinds, strict=True)):
+            return words_of(rows, at, keys.encoder)
+        return keys.encode([_as(column, kind) for column, kind in zip(columns, self._kinds, strict=True)])
 
     def _rows(self, left: Array, right: Array) -> Any:
         if not left.shape[0]:

@@ -73,8 +73,6 @@ class BoundedSubscription(ExactSubscription):
 
     def _prepare(self, plan: Running) -> None:
         leaves = [leaf for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)]
-        made = plan.made
-        plan.run_by(lambda: made().lean())
         self._attach(plan, Gate(self._made, {leaf.name: leaf.position for leaf in leaves}, self._hasher, self._level))
 
     @property
