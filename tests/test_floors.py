@@ -29,8 +29,8 @@ nile.operators.common nile.operators.opponents nile.operators.join nile.operator
 nile.operators.aggregate nile.operators.history nile.operators.drive nile.operators.inputs
 nile.operators.strategies
 nile.report nile.report.pages nile.report.accuracy nile.answers
-nile.execution nile.execution.exact nile.execution.approximate nile.execution.progress nile.execution.live
-nile.execution.statement
+nile.execution nile.execution.over nile.execution.exact nile.execution.approximate nile.execution.progress
+nile.execution.live nile.execution.statement
 nile.durable nile.client
 nile.spark nile.spark.exact nile.spark.ingesting nile.spark.building nile.spark.scan
 nile.spark.standing nile.engine nile.spark.sink nile.shell nile.server nile.server.flight

@@ -17,6 +17,7 @@ from nile.summaries.heavy import pa
 
 __all__ = [
     "Members",
+    "beyond_room",
     "cheaper_as_ranges",
     "held_if_room",
     "held_together",
@@ -69,6 +70,20 @@ def refuse_beyond_memory(needed: int, rows: int) -> None:
             f"answer: {rows:,} rows need about {needed / 2**30:.1f} GiB, more than half of this machine's "
             f"{memory_bytes() / 2**30:.1f} GiB; {what}"
         )
+
+
+def beyond_room(what: str, rows: int, needed: int, instead: str) -> MemoryRefused:
+    """What is raised where some rows cannot be done without and take more than an answer may.
+
+    what: of which they are, and why all of them; instead: what to do.
+    """
+    if (room := room_for_answers()) == allowed_room():
+        bound, more = f"{_mib(room)} that connect(memory=) allows an answer", ", or open it with more memory"
+    else:
+        bound, more = f"half of this machine's {memory_bytes() / 2**30:.1f} GiB", ""
+    return MemoryRefused(
+        f"{what}; got more than {rows:,} rows, about {_mib(needed)}, more than the {bound}; {instead}{more}"
+    )
 
 
 def _mib(count: int) -> str:

@@ -169,7 +169,7 @@ def test_keys_whose_hashes_are_the_same_are_told_apart(small: nile.Database, mon
     def three(columns: Any, rows: int) -> Any:
         return row_hashes(columns, rows) % np.uint64(3)
 
-    monkeypatch.setattr("nile.execution.exact.flow.row_hashes", three)
+    monkeypatch.setattr("nile.execution.exact.parting.row_hashes", three)
     for text in (
         "SELECT d, count(*) AS n, sum(f) AS s FROM a GROUP BY d",
         "SELECT DISTINCT d FROM a",

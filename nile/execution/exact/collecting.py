@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
-from nile.execution.exact.over import sort_columns
+from nile.execution.over.ordering import sort_columns
 from nile.execution.values import column_of
 from nile.operators.common.rows import row_codes
 from nile.sql.columns import AggregateItem

@@ -2,8 +2,8 @@
 
 What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
 hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
-Inputs of joins without a key, of those of more than two inputs and of those under GROUP BY that are counted, and window
-functions without PARTITION BY, are held whole.
+Inputs of joins without a key, of those of more than two inputs and of those under GROUP BY that are counted are held
+whole.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from nile.execution.exact.batches import (
     looked_at,
     marked,
     numbered,
-    numbers_of,
     repeated,
 )
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined
 from nile.execution.exact.one_group import OneGroup
-from nile.execution.exact.over import order_of, over_rows
 from nile.execution.exact.paired import Input, Pairing, can_be_paired, passed, placed, sides_in_parts
-from nile.execution.exact.parting import apart, parts, row_hashes
+from nile.execution.exact.parting import parts_by
+from nile.execution.exact.partitions import over_in_parts
 from nile.execution.exact.pieces import Pieces
 from nile.execution.exact.relational import Path, Relational, as_left, grouped, left_after
-from nile.execution.exact.sorting import CODES, Sorter, footprint, together
+from nile.execution.exact.sorting import CODES, Sorter, by_number, footprint, together
 from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.over.ordering import order_of
 from nile.execution.reading import Readable, Reading
-from nile.execution.values import column_of, filtered, maker, schema_of, value_of
+from nile.execution.values import filtered, maker, schema_of, value_of
 from nile.expressions.tree import Column
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of, leaves_of, walk
@@ -145,7 +145,7 @@ class Flow:
             case ops.Group():
                 return self._grouped(plan, batches)
             case ops.Over():
-                return self._over(plan, batches)
+                return over_in_parts(plan, batches, self._spills, self._share)
             case ops.Sort():
                 return self._sorted(plan, batches, most)
         raise AssertionError(plan)  # these run as pipelines
@@ -238,29 +238,12 @@ class Flow:
     def _parts(
         self, batches: Batches, schema: pa.Schema, keys: Callable[[pa.RecordBatch], Sequence[pa.Array]]
     ) -> Iterator[pa.RecordBatch | Spill]:
-        """Rows with equal keys in one part: those of a Spill have one key, all of them."""
-        spills = self._spills
-
-        def hashes(batch: pa.RecordBatch) -> Array:
-            return row_hashes(keys(batch), batch.num_rows)
-
-        for part in parts(batches, schema, hashes, spills, self._share):
-            if isinstance(part, Spill):
-                yield from apart(part, keys, spills)
-            else:
-                yield part
+        return parts_by(batches, schema, keys, self._spills, self._share)
 
     def _in_order(self, found: Batches, schema: pa.Schema) -> Batches:
         """Rows by the numbers in their last column, which goes.  schema: with it."""
         at = len(schema) - 1
-
-        def order(batch: pa.RecordBatch) -> Array:
-            return np.argsort(numbers_of(batch, at), kind="stable")
-
-        sorter = Sorter(self._spills, schema, order, self._share)
-        for batch in found:
-            sorter.add(batch)
-        for batch in sorter.rows():
+        for batch in by_number(found, schema, at, self._spills, self._share):
             yield batch.select(list(range(at)))
 
     def _distinct(self, plan: ops.Distinct | ops.SetOperation, batches: Batches) -> Batches:
@@ -365,22 +348,6 @@ class Flow:
         group = OneGroup(rows, self._spills, self._share)
         columns = [value_of(item, first) for item in plan.by] + [group.aggregated(each) for each in plan.aggregates]
         return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields))
-
-    def _over(self, plan: ops.Over, batches: Batches) -> Batches:
-        plain, out = schema_of(plan.input.fields), schema_of(plan.fields)
-        by = [node for node in plan.items[0].by if all(node in item.by for item in plan.items)]
-        if not by:
-            rows = held_together(fitted(batch, plain) for batch in batches)
-            return iter([over_rows(plan, together(rows, plain))])
-        schema = plain.append(pa.field(NUMBER, pa.int64()))
-
-        def found() -> Batches:
-            for part in self._parts(numbered(batches, plain), schema, lambda batch: [column_of(n, batch) for n in by]):
-                rows = together(held_together(part.kept()), schema) if isinstance(part, Spill) else part
-                made = over_rows(plan, rows.select(list(range(len(plain)))))
-                yield fitted(made, out).append_column(NUMBER, rows.column(len(plain)))
-
-        return self._in_order(found(), out.append(pa.field(NUMBER, pa.int64())))
 
     def _sorted(self, plan: ops.Sort, batches: Batches, most: int | None) -> Batches:
         schema = schema_of(plan.fields)

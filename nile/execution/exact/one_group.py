@@ -18,9 +18,9 @@ from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.answers.tabular import held_together
 from nile.base.spill import Spill, Spills
 from nile.execution.exact.collecting import collected, counting_rows
-from nile.execution.exact.over import order_of
 from nile.execution.exact.parting import parts, row_hashes
 from nile.execution.exact.sorting import Sorter, together
+from nile.execution.over.ordering import order_of
 from nile.execution.values import column_of
 from nile.expressions.tree import Column
 from nile.operators.aggregate.exact import aggregated, told_total, whole_totals

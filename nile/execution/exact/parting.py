@@ -19,7 +19,7 @@ from nile.operators.common.rows import row_codes
 from nile.summaries.hashing import key_words, mixed
 from nile.summaries.heavy import pa
 
-__all__ = ["Given", "all_that_fits", "apart", "blocks", "one_part", "parts", "parts_of_all", "row_hashes"]
+__all__ = ["Given", "all_that_fits", "apart", "blocks", "one_part", "parts", "parts_by", "parts_of_all", "row_hashes"]
 
 Array = np.ndarray[Any, Any]
 Hashes = Callable[[pa.RecordBatch], Array]
@@ -79,6 +79,25 @@ def parts(
             spill.close()
         else:
             yield from parts(spill.popped(), schema, hashes, spills, share, level + 1)
+
+
+def parts_by(
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    keys: Callable[[pa.RecordBatch], Sequence[pa.Array]],
+    spills: Spills,
+    share: int,
+) -> Iterator[pa.RecordBatch | Spill]:
+    """Rows with equal keys in one part, as `parts` are; those of a Spill have one key, all of them."""
+
+    def hashes(batch: pa.RecordBatch) -> Array:
+        return row_hashes(keys(batch), batch.num_rows)
+
+    for part in parts(batches, schema, hashes, spills, share):
+        if isinstance(part, Spill):
+            yield from apart(part, keys, spills)
+        else:
+            yield part
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from nile.base.times import event_times
 from nile.exact.pipeline.figures import Path
 from nile.exact.plan import algebra
 from nile.execution.exact.hopping import hop_rows
-from nile.execution.exact.over import order_of, over_rows
-from nile.execution.exact.over_reach import placed_by, ranks_of, reach_of
 from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.over.functions import over_rows
+from nile.execution.over.ordering import order_of
+from nile.execution.over.reach import placed_by, ranks_of, reach_of
 from nile.execution.values import all_of, maker, picks, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.lists.values import element_kind, is_list

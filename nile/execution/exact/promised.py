@@ -9,7 +9,7 @@ from nile.expressions.tree import Column
 from nile.sql.plan import Filter, Plan, Project, Stream
 from nile.sql.statements import Declare
 
-__all__ = ["Known", "Promised"]
+__all__ = ["Known", "Promised", "source_of"]
 
 Known = Mapping[str, tuple[Declare, StreamConstraint]]
 """Constraints by what they say."""
@@ -25,7 +25,7 @@ class Promised:
 
     def of(self, left: Plan, right: Plan, on: Sequence[tuple[str, str]]) -> tuple[Promise, ...]:
         """Those of a join of two inputs on these pairs of columns."""
-        places = [(_source(left, a), _source(right, b)) for a, b in on]
+        places = [(source_of(left, a), source_of(right, b)) for a, b in on]
         pairs = [(a, b) for a, b in places if a is not None and b is not None]
         if not self._known or not pairs or len(pairs) < len(places):
             return ()
@@ -50,14 +50,14 @@ def _places(joined: Sequence[_Place], stream: str, columns: Sequence[str]) -> tu
     return tuple(joined.index(each) for each in wanted) if set(wanted) <= set(joined) else None
 
 
-def _source(plan: Plan, name: str) -> _Place | None:
+def source_of(plan: Plan, name: str) -> _Place | None:
     """(stream, column) that a column of a chain of selections and projections is; None: of anything else."""
     match plan:
         case Filter():
-            return _source(plan.input, name)
+            return source_of(plan.input, name)
         case Project():
             node = next((item.node for item in plan.items if item.field.name == name), None)
-            return _source(plan.input, node.name) if isinstance(node, Column) else None
+            return source_of(plan.input, node.name) if isinstance(node, Column) else None
         case Stream():
             return plan.name, name.removeprefix(f"{plan.alias}.")
         case _:

@@ -17,8 +17,9 @@ from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.outer import outer_joined
-from nile.execution.exact.over import over_rows, sorted_rows
 from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.over.functions import over_rows
+from nile.execution.over.ordering import sorted_rows
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes

@@ -15,7 +15,7 @@ import numpy as np
 from nile.base.spill import Spill, Spills
 from nile.summaries.heavy import pa
 
-__all__ = ["AT_ONCE", "CODES", "Sorter", "footprint", "together"]
+__all__ = ["AT_ONCE", "CODES", "Sorter", "by_number", "footprint", "together"]
 
 Array = np.ndarray[Any, Any]
 Order = Callable[[pa.RecordBatch], Array]
@@ -179,6 +179,20 @@ class Sorter:
         for each, at, count in zip(held, places, before.tolist(), strict=True):
             counts.append(int(at[count]) if count < at.shape[0] else each.num_rows)
         return counts
+
+
+def by_number(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, at: int, spills: Spills, share: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows by the whole numbers in one of their columns, the `at`-th."""
+
+    def order(batch: pa.RecordBatch) -> Array:
+        return np.argsort(batch.column(at).to_numpy(zero_copy_only=False), kind="stable")
+
+    sorter = Sorter(spills, schema, order, share)
+    for batch in batches:
+        sorter.add(batch)
+    yield from sorter.rows()
 
 
 def _pieces(rows: pa.RecordBatch, size: int = AT_ONCE) -> Iterator[pa.RecordBatch]:

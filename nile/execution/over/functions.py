@@ -1,4 +1,4 @@
-"""Window functions, and rows in order: over whole inputs, column by column.
+"""Window functions over whole inputs, column by column.
 
 Rows are put in order once a partition and order; a frame is then a range of places for each row.  Sums over frames
 that begin with the partition run on; over others they are added up frame by frame, so that no rounding is carried.
@@ -14,16 +14,17 @@ import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory
 from nile.base.times import event_times
+from nile.execution.over.ordering import sort_columns
 from nile.execution.values import column_of
 from nile.expressions.tree import Constant
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import ranks, row_codes
-from nile.sql.over import Frame
-from nile.sql.plan import AggregateItem, Over, OverItem, SortKey
+from nile.sql.over import SESSIONS, Frame
+from nile.sql.plan import AggregateItem, Over, OverItem
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["order_of", "over_rows", "sort_columns", "sorted_rows"]
+__all__ = ["frames_of", "least_or_most", "number_of", "over_rows", "over_values", "tile", "whole"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,40 +36,39 @@ def over_rows(plan: Over, below: pa.RecordBatch, part: Array | None = None) -> p
     Cost: O(n log n), and of frames that neither begin with the partition nor are it the rows of all frames.
     Raises MemoryRefused, SumOverflow.
     """
+    names = [field.name for field in plan.fields]
+    return pa.RecordBatch.from_arrays([*below.columns, *over_values(plan.items, below, part)], names=names)
+
+
+def over_values(items: Sequence[OverItem], below: pa.RecordBatch, part: Array | None = None) -> list[pa.Array]:
+    """The values of window functions alone, a column each."""
     places: dict[object, _Places] = {}
-    columns = list(below.columns)
-    for item in plan.items:
+    columns = []
+    for item in items:
         same = (item.by, item.order)
         if same not in places:
             places[same] = _placed(item, below, part)
         columns.append(_values(item, places[same], below))
-    names = [field.name for field in plan.fields]
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def sorted_rows(keys: Sequence[SortKey], below: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows in order; of equals that which came first."""
-    if not keys or not below.num_rows:
-        return below
-    return below.take(pa.array(order_of(keys, below)))
-
-
-def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
-    """The places of rows in order, of equals that which came first: int64 [n]."""
-    if not keys:
-        return np.arange(below.num_rows)
-    return np.lexsort(sort_columns(keys, below)[::-1])
-
-
-def sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
-    """What numpy sorts rows by, the first key first: int64 [n] each."""
-    columns: list[Array] = []
-    for key in keys:
-        rank = ranks(column_of(key.node, below))
-        null = rank < 0
-        rank = -rank if key.descending else rank
-        columns += [null if key.nulls_last else ~null, np.where(null, 0, rank)]
     return columns
+
+
+def frames_of(items: Sequence[OverItem], below: pa.RecordBatch) -> tuple[Array, Array]:
+    """The rows that each row's values are made of, from low to before high: int64 [n] each.
+
+    below: rows of one partition, in the order that all items have.
+    """
+    p = _placed(items[0], below, None)
+    low, high = p.at, p.at + 1
+    for item in items:
+        if item.function in ("lag", "lead"):
+            offset = (number_of(item, 1) if len(item.arguments) > 1 else 1) * (-1 if item.function == "lag" else 1)
+            own = p.at + min(offset, 0), p.at + max(offset, 0) + 1
+        elif item.function in SESSIONS:
+            own = _runs(item, p, below)[:2]
+        else:
+            own = _frames(item, p, below)
+        low, high = np.minimum(low, own[0]), np.maximum(high, own[1])
+    return np.maximum(low, 0), np.minimum(high, below.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
         case "cume_dist":
             return pa.array((p.peer_end - p.begin) / (p.end - p.begin).astype(np.float64))
         case "ntile":
-            return pa.array(_tile(at - p.begin, p.end - p.begin, _whole(item, 0)))
+            return pa.array(tile(at - p.begin, p.end - p.begin, number_of(item, 0)))
         case "session_start" | "session_end":
             return _session(item, p, below)
         case "lag" | "lead":
@@ -159,25 +159,31 @@ def _in_order(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
         if item.without_nulls:
             return _known(item, argument, low, high)
         place = {"first_value": low, "last_value": high - 1}.get(item.function)
-        place = low + _whole(item, 1) - 1 if place is None else place
+        place = low + number_of(item, 1) - 1 if place is None else place
         return _taken(argument, place, (place < low) | (place >= high))
     return _aggregate(item, argument, p, low, high)
 
 
 def _session(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
     """When the run that each row is in begins, or ends: an interval after its last row."""
+    begin, end, times, ns = _runs(item, p, below)
+    found = times[begin] if item.function == "session_start" else times[end - 1] + ns
+    return pa.array(found // 1_000).cast(pa.timestamp("us"))
+
+
+def _runs(item: OverItem, p: _Places, below: pa.RecordBatch) -> tuple[Array, Array, Array, int]:
+    """(where the run of each place begins and ends, the times of places, the interval, both in ns)."""
     (gap,), (key,) = item.arguments, item.order
     assert isinstance(gap, Constant)
     ns = 1_000 * int(gap.value or 0)
     times = event_times(column_of(key.node, below)).ns[p.order]
     new = p.at == p.begin
     new[1:] |= times[1:] - times[:-1] >= ns
-    begin, end = _spans(new)
-    found = times[begin] if item.function == "session_start" else times[end - 1] + ns
-    return pa.array(found // 1_000).cast(pa.timestamp("us"))
+    return *_spans(new), times, ns
 
 
-def _whole(item: OverItem, which: int) -> int:
+def number_of(item: OverItem, which: int) -> int:
+    """An argument that is a whole number."""
     node = item.arguments[which]
     assert isinstance(node, Constant)
     return int(node.value)  # type: ignore[arg-type]
@@ -187,16 +193,16 @@ def _taken(values: pa.Array, place: Array, none: Array) -> pa.Array:
     return values.take(pa.array(np.where(none, 0, place), mask=none))
 
 
-def _tile(place: Array, size: Array, tiles: int) -> Array:
+def tile(place: Array, size: Array, tiles: int) -> Array:
     """Buckets of like sizes, the larger ones first, from 1."""
     least, more = size // tiles, size % tiles
     large = more * (least + 1)
-    tile: Array = np.where(place < large, place // (least + 1), more + (place - large) // np.maximum(least, 1)) + 1
-    return tile
+    found: Array = np.where(place < large, place // (least + 1), more + (place - large) // np.maximum(least, 1)) + 1
+    return found
 
 
 def _shifted(item: OverItem, p: _Places, below: pa.RecordBatch) -> pa.Array:
-    offset = _whole(item, 1) if len(item.arguments) > 1 else 1
+    offset = number_of(item, 1) if len(item.arguments) > 1 else 1
     place = p.at - offset if item.function == "lag" else p.at + offset
     none = (place < p.begin) | (place >= p.end)
     rows = pa.array(p.order)
@@ -219,7 +225,7 @@ def _known(item: OverItem, argument: pa.Array, low: Array, high: Array) -> pa.Ar
     where, before = _valid_places(argument)
     first, end = before[low], before[high]
     which = {"first_value": first, "last_value": end - 1}.get(item.function)
-    which = first + _whole(item, 1) - 1 if which is None else which
+    which = first + number_of(item, 1) - 1 if which is None else which
     return _of_known(argument, where, which, (which < first) | (which >= end))
 
 
@@ -289,10 +295,13 @@ def _range(item: OverItem, frame: Frame, p: _Places, below: pa.RecordBatch) -> t
 def _aggregate(item: OverItem, argument: pa.Array | None, p: _Places, low: Array, high: Array) -> pa.Array:
     if argument is None:
         return pa.array(high - low)
-    asked = AggregateItem(item.field, item.function, item.arguments[0], False, item.fraction)
-    if np.array_equal(low, p.begin) and np.array_equal(high, p.end):
+    asked = whole(item)
+    # By the frame and not by where it happens to end: rows of other partitions must not change a rounding.
+    running = item.frame is None or item.frame.begin is None
+    of_all = running and (not item.order if item.frame is None else item.frame.end is None)
+    others = item.function not in ("count", "sum", "avg", "min", "max")
+    if of_all or (others and np.array_equal(low, p.begin) and np.array_equal(high, p.end)):
         return aggregated(asked, argument, p.part, int(p.part[-1]) + 1).take(pa.array(p.part))
-    running = np.array_equal(low, p.begin)
     match item.function:
         case "count":
             return pa.array(_counted(argument, low, high))
@@ -307,6 +316,12 @@ def _aggregate(item: OverItem, argument: pa.Array | None, p: _Places, low: Array
     within = np.arange(total) - np.repeat(ends - sizes, sizes)
     rows = np.repeat(low, sizes) + within
     return aggregated(asked, argument.take(pa.array(rows)), np.repeat(p.at, sizes), sizes.shape[0])
+
+
+def whole(item: OverItem) -> AggregateItem:
+    """The aggregate alone, over all rows."""
+    argument = item.arguments[0] if item.arguments else None
+    return AggregateItem(item.field, item.function, argument, False, item.fraction)
 
 
 def _counted(argument: pa.Array, low: Array, high: Array) -> Array:
@@ -344,6 +359,14 @@ def _summed(item: OverItem, argument: pa.Array, p: _Places, low: Array, high: Ar
             totals = _reduced(np.add, np.append(numbers, 0.0), low, high)
         totals = totals / np.maximum(counts, 1) if item.function == "avg" else totals
     return pa.array(totals, mask=none)
+
+
+def least_or_most(values: pa.Array, *, least: bool) -> pa.Array:
+    """The least, or greatest, of all values up to each; null before any."""
+    n = len(values)
+    none, at = np.zeros(n, np.int64), np.arange(n)
+    p = _Places(at, none, none, np.full(n, n), at, at + 1, at == 0)
+    return _extreme(values, p, none, at + 1, least=least, running=True)
 
 
 def _extreme(argument: pa.Array, p: _Places, low: Array, high: Array, *, least: bool, running: bool) -> pa.Array:
