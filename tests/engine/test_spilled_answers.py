@@ -121,7 +121,6 @@ OF_LARGE_GROUPS = [
 
 IN_MEMORY = [
     *(text for text in QUERIES if "LIMIT 10" in text or "UNION ALL" in text or "< -1" in text or "DISTINCT g" in text),
-    *(text for text in QUERIES if "SELECT a.g" in text),
     OF_LARGE_GROUPS[0],
     OF_LARGE_GROUPS[-2],
 ]

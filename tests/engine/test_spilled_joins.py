@@ -91,6 +91,29 @@ def test_other_joins(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert compared(text, monkeypatch, timed) > 0
 
 
+THREE = [
+    # of one key, of several, with conditions over two and three inputs, below each clause
+    "SELECT a.t, b.t AS u, c.t AS v, row_number() OVER () AS r FROM a, b, a c WHERE a.k = b.k AND b.k = c.k AND "
+    "a.k > 0",
+    "SELECT sum(a.f * b.f * c.f) AS s, count(*) AS n FROM a, b, a c WHERE a.k = b.k AND c.k = a.k AND a.f < c.f "
+    "AND a.k > 0",
+    "SELECT a.d, sum(a.f * c.f) AS s, first(b.t) AS u FROM a, b, few c WHERE a.k = b.k AND b.d = c.d AND a.k > 0 "
+    "GROUP BY a.d",
+    "SELECT DISTINCT a.d, c.d AS f FROM a, b, few c WHERE a.k = b.k AND b.d = c.d AND a.f < b.f + c.f AND a.k > 0",
+    "SELECT a.t, row_number() OVER (ORDER BY b.f) AS r FROM a, b, few c WHERE a.k = b.k AND a.d = c.d AND b.f < c.f "
+    "AND a.k > 0",
+    "SELECT DISTINCT a.t FROM a, b, few c, few e WHERE a.k = b.k AND b.d = c.d AND c.k = e.k AND a.d = e.d",
+]
+
+
+@pytest.mark.parametrize("text", [
+    pytest.param(text, marks=() if n % 3 == 0 else pytest.mark.slow) for n, text in enumerate(THREE)
+])  # fmt: skip
+@pytest.mark.parametrize("timed", ["abef", "", pytest.param("bef", marks=pytest.mark.slow)])
+def test_joins_of_three_and_more(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(text, monkeypatch, timed) > 0
+
+
 def test_inputs_that_fit_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of few rows beside many of another source: nothing is written for their join."""
     pairs = "SELECT e.t, x.t AS u FROM few e LEFT JOIN few x ON e.k = x.k AND e.f < x.f"

@@ -21,7 +21,7 @@ from nile.operators.common.rows import row_codes
 from nile.sql.plan import AggregateItem, Group, Join, Plan, Project
 from nile.summaries.heavy import pa
 
-__all__ = ["grouped_rows", "join_below"]
+__all__ = ["bases_of", "grouped_rows", "join_below", "known_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,15 +40,10 @@ def grouped_rows(
     plan: Group, join: Join, between: Sequence[Project], sides: Sequence[Side]
 ) -> tuple[pa.RecordBatch, int] | None:
     """(the groups, how many combinations the join has); None where one is of several inputs, or of an order."""
-    if any(CATALOGUE[each.function].is_collected for each in plan.aggregates):
+    bases = bases_of(plan, join, between, sides)
+    if bases is None:
         return None
-    places = [_columns(join, between, sides, k) for k in range(len(sides))]
-    found = [_base(plan, each, places) for each in plan.aggregates]
-    bases = [base for base in found if base is not None]
-    if len(bases) < len(found):
-        return None
-    if not bases and (base := _base(plan, None, places)) is not None:
-        bases = [base]
+    places = [known_of(join, between, sides, k) for k in range(len(sides))]
     used = sorted(set(bases))
     weights = combinations_of_rows(join, sides, used)
     if not used or weights is None:
@@ -64,7 +59,19 @@ def grouped_rows(
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(plan.fields)), int(weights[0].sum())
 
 
-def _columns(join: Join, between: Sequence[Project], sides: Sequence[Side], k: int) -> pa.RecordBatch:
+def bases_of(plan: Group, join: Join, between: Sequence[Project], sides: Sequence[Side]) -> list[int] | None:
+    """The input that each aggregate is of, or that the keys are of where there is none; None: not each is of one."""
+    if any(CATALOGUE[each.function].is_collected for each in plan.aggregates):
+        return None
+    places = [known_of(join, between, sides, k) for k in range(len(sides))]
+    found = [_base(plan, each, places) for each in plan.aggregates or (None,)]
+    bases = [base for base in found if base is not None]
+    if len(bases) < len(found):
+        return None if plan.aggregates else []
+    return bases
+
+
+def known_of(join: Join, between: Sequence[Project], sides: Sequence[Side], k: int) -> pa.RecordBatch:
     """What is known of input k alone: its columns, those that equal one of them, and what projections make of these."""
     batch = sides[k].batch
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -2,8 +2,7 @@
 
 What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
 hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
-Inputs of joins without a key, of those of more than two inputs and of those under GROUP BY that are counted are held
-whole.
+Inputs of joins without an equal key, or with keys of different types, are held whole.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from nile.execution.exact.batches import (
     numbered,
     repeated,
 )
+from nile.execution.exact.counted import CountedInParts
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side, joined
@@ -37,6 +37,7 @@ from nile.execution.exact.parting import parts_by
 from nile.execution.exact.partitions import over_in_parts
 from nile.execution.exact.pieces import Pieces
 from nile.execution.exact.relational import Path, Relational, as_left, grouped, left_after
+from nile.execution.exact.several import is_timed, joined_by_steps, steps_of
 from nile.execution.exact.sorting import CODES, Sorter, by_number, footprint, together
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.over.ordering import order_of
@@ -117,6 +118,9 @@ class Flow:
                 return self._leaf(plan)
             case ops.Join() | ops.Outer() if can_be_paired(plan):
                 return self._paired(plan, path, most)
+            case ops.Join() if steps := steps_of(plan):
+                given = [self._placeable(each, (*path, k)) for k, each in enumerate(plan.inputs)]
+                return joined_by_steps(plan, steps, given, self._spills, self._share, self._reading.threads, most)
             case ops.Join():
                 return joined(plan, self._sides(plan, path))
             case ops.Outer():
@@ -182,11 +186,16 @@ class Flow:
         """A join of two inputs, part by part, in order."""
         inputs = []
         for k, each in enumerate(inputs_of(plan)):
-            timed = is_chain(each) and isinstance(leaves_of(each)[0], Stream)
-            at = (*path, k)
-            rows = self._timed(each, at) if timed else ((batch, None) for batch in self.rows(each, at))
-            inputs.append(Input(placed(rows, schema_of(each.fields)), each.fields, timed))
+            rows = self._placeable(each, (*path, k))
+            inputs.append(Input(placed(rows, schema_of(each.fields)), each.fields, is_timed(each)))
         return Pairing(plan, inputs, self._spills, self._share, self._reading.threads).rows(most)
+
+    def _placeable(self, plan: Plan, path: Path) -> Iterator[tuple[pa.RecordBatch, Array | None]]:
+        """The rows of an input of a join, with their times where it `is_timed`."""
+        if is_timed(plan):
+            yield from self._timed(plan, path)
+        else:
+            yield from ((batch, None) for batch in self.rows(plan, path))
 
     def _timed(self, plan: Plan, path: Path) -> Iterator[tuple[pa.RecordBatch, Array]]:
         """Selections and projections over a stream, with the times of their rows: int64 [n] ns."""
@@ -211,14 +220,24 @@ class Flow:
     def _grouped_join(self, plan: ops.Group, join: ops.Join, between: Sequence[ops.Project], path: Path) -> Batches:
         at = (*path, *(0,) * (len(between) + 1))
         none = [Side(together([], schema_of(each.fields))) for each in join.inputs]
-        if can_be_paired(join) and grouped_rows(plan, join, between, none) is None:
+        can_be_counted = grouped_rows(plan, join, between, none) is not None
+        if not can_be_counted and (can_be_paired(join) or steps_of(join)):
             yield from self._grouped(plan, self.rows(plan.input, (*path, 0)))
             return
-        sides = self._sides(join, at)
-        counted = grouped_rows(plan, join, between, sides)
         paths = [at[: len(at) - k] for k in range(len(between) + 1)]
-        if counted is not None:
-            rows, outputs = counted
+        counted = CountedInParts(plan, join, between, self._spills, self._share)
+        if can_be_counted and counted.keys is not None:
+            self._counts.update(dict.fromkeys(paths, 0))
+
+            def tell(outputs: int) -> None:
+                for each in paths:
+                    self._counts[each] += outputs
+
+            yield from counted.rows([self.rows(each, (*at, k)) for k, each in enumerate(join.inputs)], tell)
+            return
+        sides = self._sides(join, at)
+        if (found := grouped_rows(plan, join, between, sides)) is not None:
+            rows, outputs = found
             self._counts.update(dict.fromkeys(paths, outputs))
             yield rows
             return

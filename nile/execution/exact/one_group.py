@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from nile.execution.exact.sorting import Sorter, together
 from nile.execution.over.ordering import order_of
 from nile.execution.values import column_of
 from nile.expressions.tree import Column
-from nile.operators.aggregate.exact import aggregated, told_total, whole_totals
+from nile.operators.aggregate.exact import aggregated, fsum_of, told_total, whole_totals
 from nile.operators.common.rows import row_codes
 from nile.sql.plan import AggregateItem, SortKey
 from nile.summaries.heavy import pa, pc
@@ -31,17 +30,21 @@ from nile.summaries.heavy import pa, pc
 __all__ = ["OneGroup"]
 
 Array = np.ndarray[Any, Any]
-Values = Callable[[], Iterator[pa.Array]]
+Values = Callable[[], Iterator[tuple[pa.Array, Array | None]]]
 _SORTED_BY = (SortKey(Column("value")),)
 
 
 @dataclass(frozen=True, slots=True)
 class OneGroup:
-    """All rows of a group on disk.  share: bytes of memory that work may take."""
+    """All rows of a group on disk.  share: bytes of memory that work may take.
+
+    weight: the column that says how many rows each stands for, 1 or more; "": one each.  Not for lists and the like.
+    """
 
     rows: Spill
     spills: Spills
     share: int
+    weight: str = ""
 
     def aggregated(self, item: AggregateItem) -> pa.Array:
         """One aggregate: an array of one value.  Raises SumOverflow; MemoryRefused for a list beyond memory."""
@@ -52,15 +55,15 @@ class OneGroup:
             return _typed(sum(batch.num_rows for batch in self.rows.kept()), item)
         if item.function in ("min", "max"):
             return self._extreme(item)
-        values = self._different(item) if item.distinct else lambda: self._values(item)
-        count = sum(map(len, values()))
+        values = self._different(item) if item.distinct else lambda: self._weighted(item)
+        count = sum(len(each) if weight is None else int(weight.sum()) for each, weight in values())
         if item.function == "count":
             return _typed(count, item)
         if kind.is_quantile:
             return self._quantile(item, values, count)
         if count < kind.least:
             return pa.nulls(1, item.field.type)
-        types = {each.type for each in values()}
+        types = {each.type for each, _ in values()}
         if item.function in ("sum", "avg") and all(pa.types.is_integer(t) or pa.types.is_boolean(t) for t in types):
             return _whole(item, values, count, *types)
         return _moment(item, values, count)
@@ -73,6 +76,18 @@ class OneGroup:
             kept = values.drop_null() if values.null_count else values
             if len(kept):
                 yield kept
+
+    def _weighted(self, item: AggregateItem) -> Iterator[tuple[pa.Array, Array | None]]:
+        """The values that are not null, and how many rows each stands for."""
+        if not self.weight:
+            yield from ((values, None) for values in self._values(item))
+            return
+        assert item.argument is not None
+        for batch in self.rows.kept():
+            values = column_of(item.argument, batch)
+            weight = batch.column(batch.schema.get_field_index(self.weight)).filter(values.is_valid())
+            if len(weight):
+                yield values.drop_null(), weight.to_numpy(zero_copy_only=False)
 
     def _as_rows(self, values: Iterator[pa.Array]) -> Iterator[pa.RecordBatch]:
         return (pa.RecordBatch.from_arrays([each], names=["value"]) for each in values)
@@ -96,7 +111,7 @@ class OneGroup:
                 _, first = row_codes(both.columns, both.num_rows)
                 found = both.take(pa.array(first))
             self.spills.put(kept, found)
-        return lambda: (batch.column(0) for batch in kept.kept())
+        return lambda: ((batch.column(0), None) for batch in kept.kept())
 
     def _extreme(self, item: AggregateItem) -> pa.Array:
         best = pa.nulls(1, item.field.type)
@@ -113,16 +128,19 @@ class OneGroup:
         if not count:
             return pa.nulls(1, item.field.type)
         low = math.floor(place_of(count, share, continuous=kind.gives == "number"))
-        schema = self._schema(item)
+        schema = self._schema(item).append(pa.field("weight", pa.int64()))
         sorter = Sorter(self.spills, schema, lambda batch: order_of(_SORTED_BY, batch), self.share, low + 2)
-        for batch in self._as_rows(values()):
-            sorter.add(batch)
+        for each, weight in values():
+            often = np.ones(len(each), np.int64) if weight is None else weight
+            sorter.add(pa.RecordBatch.from_arrays([each, pa.array(often)], schema=schema))
         found, seen = [], 0
         for batch in sorter.rows():
-            begin, end = max(0, low - seen), min(batch.num_rows, low + 2 - seen)
-            if begin < end:
-                found.append(batch.column(0).slice(begin, end - begin))
-            seen += batch.num_rows
+            ends = seen + np.cumsum(batch.column(1).to_numpy())
+            at = np.searchsorted(
+                ends, [place for place in (low, low + 1) if seen <= place < int(ends[-1])], side="right"
+            )
+            found.append(batch.column(0).take(pa.array(at)))
+            seen = int(ends[-1])
         both = pa.concat_arrays(found)
         weight = np.array([low + 1, count - low - 1][: len(both)], np.int64)
         return aggregated(replace(item, distinct=False), both, np.zeros(len(both), np.int64), 1, weight)
@@ -147,7 +165,7 @@ def _typed(value: Any, item: AggregateItem) -> pa.Array:
 
 
 def _whole(item: AggregateItem, values: Values, count: int, kind: pa.DataType) -> pa.Array:
-    total = sum(int(whole_totals(each, np.zeros(len(each), np.int64), 1, None)[0]) for each in values())
+    total = sum(int(whole_totals(each, np.zeros(len(each), np.int64), 1, weight)[0]) for each, weight in values())
     return told_total(item, np.array([count]), np.array([total], object), kind)
 
 
@@ -155,8 +173,9 @@ def _moment(item: AggregateItem, values: Values, count: int) -> pa.Array:
     """sum and avg of doubles, variances and their roots."""
     kind = CATALOGUE[item.function]
 
-    def numbers() -> Iterator[Array]:
-        return (pc.cast(each, pa.float64(), safe=False).to_numpy(zero_copy_only=False) for each in values())
+    def numbers() -> Iterator[tuple[Array, Array | None]]:
+        for each, weight in values():
+            yield pc.cast(each, pa.float64(), safe=False).to_numpy(zero_copy_only=False), weight
 
     total = _sum(numbers)
     if item.function == "sum":
@@ -165,25 +184,25 @@ def _moment(item: AggregateItem, values: Values, count: int) -> pa.Array:
     if item.function == "avg":
         return _typed(mean, item)
 
-    def off() -> Iterator[Array]:
-        for each in numbers():
+    def off() -> Iterator[tuple[Array, Array | None]]:
+        for each, weight in numbers():
             with np.errstate(all="ignore"):
-                yield (each - mean) ** 2
+                yield (each - mean) ** 2, weight
 
     spread = _sum(off) / (count + 1 - kind.least)
     return _typed(math.sqrt(spread) if kind.is_root else spread, item)
 
 
-def _sum(numbers: Callable[[], Iterator[Array]]) -> float:
-    """The sum of all, rounded once."""
+def _sum(numbers: Callable[[], Iterator[tuple[Array, Array | None]]]) -> float:
+    """The sum of all, each as often as its weight says, rounded once."""
     rough, finite = 0.0, True
-    for each in numbers():
+    for each, _ in numbers():
         with np.errstate(all="ignore"):
             rough += float(each.sum())
         finite = finite and bool(np.isfinite(each).all())
     if not finite:
         return rough
     try:
-        return math.fsum(chain.from_iterable(each.tolist() for each in numbers()))
+        return fsum_of(numbers)
     except OverflowError:
         return math.inf if rough > 0 else -math.inf

@@ -25,7 +25,10 @@ from nile.execution.values import filtered, maker, schema_of
 from nile.sql.plan import Field, Filter, Join, Limit, Outer, Plan, Project, Relation, inputs_of
 from nile.summaries.heavy import pa
 
-__all__ = ["Input", "Pairing", "can_be_paired", "parts_by_key", "passed", "placed", "sides_in_parts"]
+__all__ = [
+    "Input", "Pairing", "can_be_paired", "combined", "keys_of", "parts_by_key", "passed", "placed", "sides_in_parts",
+    "with_key",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 NUMBERS = ("\0left", "\0right")
@@ -72,27 +75,29 @@ def sides_in_parts(join: Join, inputs: Sequence[Batches], spills: Spills, share:
     for batches, plan, key in zip(inputs, join.inputs, on, strict=True):
         schema = schema_of(plan.fields)
         at = schema.get_field_index(key)
-        given.append(Given(_with_key(batches, schema, at), schema, partial(_hashes, (at,))))
+        given.append(Given(with_key(batches, schema, (at,)), schema, partial(_hashes, (at,))))
     for part in parts_of_all(given, spills, share):
-        for some in _combined(part, share // len(part)):
+        for some in combined(part, share // len(part)):
             yield [Side(rows, np.arange(rows.num_rows)) for rows in some]
 
 
-def _combined(part: Sequence[pa.RecordBatch | Spill], share: int) -> Iterator[list[pa.RecordBatch]]:
+def combined(part: Sequence[pa.RecordBatch | Spill], share: int) -> Iterator[list[pa.RecordBatch]]:
     """Every combination of blocks, one of each input."""
     if not part:
         yield []
         return
     for block in blocks(part[0], share):
-        for rest in _combined(part[1:], share):
+        for rest in combined(part[1:], share):
             yield [block, *rest]
 
 
-def _with_key(batches: Batches, schema: pa.Schema, at: int) -> Batches:
-    """Rows whose key, a column's place, is not null, which equals nothing."""
+def with_key(batches: Batches, schema: pa.Schema, key: Sequence[int]) -> Batches:
+    """Rows whose key, of the columns at these places, is not null anywhere: that equals nothing."""
     for batch in batches:
         rows = fitted(batch, schema)
-        yield rows.filter(rows.column(at).is_valid()) if rows.column(at).null_count else rows
+        for at in key:
+            rows = rows.filter(rows.column(at).is_valid()) if rows.column(at).null_count else rows
+        yield rows
 
 
 def placed(rows: Iterator[tuple[pa.RecordBatch, Array | None]], schema: pa.Schema) -> Batches:
@@ -156,9 +161,10 @@ class Pairing:
         places = [pa.field(NUMBERS[k], pa.int64())] + [pa.field(TIMES[k], pa.int64())] * given.timed
         return pa.schema([*schema_of(given.fields), *places])
 
-    def rows(self, most: int | None = None) -> Batches:
+    def rows(self, most: int | None = None, *, ordered: bool = True) -> Batches:
         """The rows in order; most: how many are wanted from the front, None for all.
 
+        ordered: False where pairs of an inner join may come in any order; then none of them is written.
         Raises KeyTypeError, MemoryRefused.
         """
         given = [
@@ -186,7 +192,10 @@ class Pairing:
                     if at == len(seen):
                         seen.append(np.zeros(theirs.num_rows, np.bool_))
                     for found in self._pairs((mine, theirs), (partnered, seen[at])):
-                        sorter.add(self._with_place(self._columns(found), self._place(found)))
+                        if ordered:
+                            sorter.add(self._with_place(self._columns(found), self._place(found)))
+                        else:
+                            yield pa.RecordBatch.from_arrays(self._columns(found), schema=self._out)
                 self._put_alone(0, mine, partnered, sorter)
             for at, theirs in enumerate(blocks(right, self._share // 2)):
                 self._put_alone(1, theirs, seen[at], sorter)

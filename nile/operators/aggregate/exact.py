@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from nile.sql.plan import AggregateItem
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["aggregated", "told_total", "whole_totals"]
+__all__ = ["aggregated", "fsum_of", "told_total", "whole_totals"]
 
 Array = np.ndarray[Any, Any]
 
@@ -154,23 +156,44 @@ def _sum(values: Array, weight: Array | None) -> float:
     """The sum of all values, each as often as its weight says, rounded once."""
     if np.isfinite(values).all():
         try:
-            return math.fsum(values) if weight is None else _weighted_sum(values, weight)
+            return math.fsum(values) if weight is None else fsum_of(lambda: iter([(values, weight)]))
         except OverflowError:
             return math.inf if float(values.sum()) > 0 else -math.inf
     with np.errstate(all="ignore"):
         return float(values.sum())
 
 
-def _weighted_sum(values: Array, weight: Array) -> float:
-    """math.fsum of exact products: each is two doubles (Dekker, Numerische Mathematik 18 (1971)), or a fraction."""
+def fsum_of(numbers: Callable[[], Iterator[tuple[Array, Array | None]]]) -> float:
+    """math.fsum of finite numbers, float64 [n], each as often as its weight says, int64 [n], or once.
+
+    numbers: the pieces that they come in, as often as they are asked for; with weights products are exact: each is two
+    doubles (Dekker, Numerische Mathematik 18 (1971)), or else all are fractions.  Raises OverflowError.
+    """
+    if any(weight is not None and _is_far(values, weight) for values, weight in numbers()):
+        total = Fraction(0)
+        for values, weight in numbers():
+            often = [1] * values.shape[0] if weight is None else weight.tolist()
+            total += sum(Fraction(v) * w for v, w in zip(values.tolist(), often, strict=True))
+        return float(total)
+    return math.fsum(chain.from_iterable(_terms(values, weight).tolist() for values, weight in numbers()))
+
+
+def _is_far(values: Array, weight: Array) -> bool:
+    """Whether a product of a value and its weight may not be two doubles."""
     size = np.abs(values)
-    if int(weight.max()) > 1 << 53 or ((size > 2.0**900) | ((size < 2.0**-900) & (size > 0.0))).any():
-        return float(sum(Fraction(v) * w for v, w in zip(values.tolist(), weight.tolist(), strict=True)))
+    far = (size > 2.0**900) | ((size < 2.0**-900) & (size > 0.0))
+    return int(weight.max(initial=0)) > 1 << 53 or bool(far.any())
+
+
+def _terms(values: Array, weight: Array | None) -> Array:
+    """Doubles whose sum is that of the products."""
+    if weight is None:
+        return values
     times = weight.astype(np.float64)
     product = values * times
     (high, low), (times_high, times_low) = _halves(values), _halves(times)
     error = ((high * times_high - product) + high * times_low + low * times_high) + low * times_low
-    return math.fsum(np.concatenate([product, error]))
+    return np.concatenate([product, error])
 
 
 def _halves(values: Array) -> tuple[Array, Array]:
