@@ -72,18 +72,17 @@ def refuse_beyond_memory(needed: int, rows: int) -> None:
         )
 
 
-def beyond_room(what: str, rows: int, needed: int, instead: str) -> MemoryRefused:
+def beyond_room(what: str, rows: int, needed: int, instead: str, *, so_far: bool = False) -> MemoryRefused:
     """What is raised where some rows cannot be done without and take more than an answer may.
 
-    what: of which they are, and why all of them; instead: what to do.
+    what: of which they are, and why all of them; instead: what to do; so_far: whether there are more rows.
     """
     if (room := room_for_answers()) == allowed_room():
         bound, more = f"{_mib(room)} that connect(memory=) allows an answer", ", or open it with more memory"
     else:
         bound, more = f"half of this machine's {memory_bytes() / 2**30:.1f} GiB", ""
-    return MemoryRefused(
-        f"{what}; got more than {rows:,} rows, about {_mib(needed)}, more than the {bound}; {instead}{more}"
-    )
+    came = f"{'more than ' if so_far else ''}{rows:,} rows, about {_mib(needed)}"
+    return MemoryRefused(f"{what}; got {came}, more than the {bound}; {instead}{more}")
 
 
 def _mib(count: int) -> str:

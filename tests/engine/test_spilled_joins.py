@@ -139,3 +139,39 @@ def test_one_key_of_many_rows_is_joined_block_by_block(monkeypatch: pytest.Monke
             found = pa.Table.from_batches(list(answer.batches()), answer.schema)
         assert same(found, wanted), text
         assert answer.spilled_bytes > 0
+
+
+COUNTED = [
+    "SELECT count(*) AS n FROM a, b WHERE a.k = b.k",
+    "SELECT a.d, count(*) AS n, sum(a.f) AS s, min(b.f) AS lo, avg(b.d) AS m FROM a, b WHERE a.k = b.k GROUP BY a.d",
+    "SELECT count(*) AS n, sum(a.f) AS s, median(b.f) AS md, stddev(a.f) AS sd, count(DISTINCT b.s) AS ds, "
+    "max(a.s) AS ms, sum(b.d) AS bd, quantile_disc(a.f, 0.3) AS q FROM a, b WHERE a.k = b.k",
+    "SELECT a.k, count(*) AS n, sum(b.f) AS s, count(b.s) AS c FROM a, b, few c WHERE a.k = b.k AND b.k = c.k "
+    "GROUP BY a.k",
+    "SELECT count(*) AS n, sum(b.d) AS s FROM a, b",
+    "SELECT count(*) AS n, sum(b.d) AS s FROM a, b WHERE a.k = b.k AND a.k < -100",
+    "SELECT a.s FROM a, b WHERE a.k = b.k AND a.d = b.d GROUP BY a.s",
+    "SELECT a.k, sum(b.k) AS n FROM a, b WHERE a.k = b.d GROUP BY a.k",  # int64 and int32
+]
+
+
+@pytest.mark.parametrize("text", COUNTED)
+@pytest.mark.parametrize("timed", ["abef", pytest.param("", marks=pytest.mark.slow)])
+def test_groups_that_count_pairs(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(text, monkeypatch, timed) > 0
+
+
+def test_pairs_of_one_key_are_counted_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 million pairs of whole numbers beyond 64 bits together: of their sums only what is told must fit."""
+    rng = np.random.default_rng(5)
+    n = 20_000
+    rows = pa.table({"k": np.zeros(n, np.int64), "v": rng.integers(0, 1 << 40, n), "f": rng.normal(size=n)})
+    text = "SELECT count(*) AS n, avg(x.v) AS a, sum(x.f) AS s, var_pop(y.f) AS v, median(x.v) AS m "
+    text += "FROM r x, r y WHERE x.k = y.k"
+    wanted = nile.connect().register("r", rows).sql(text).to_arrow()
+    monkeypatch.setattr("nile.engine.connect.LEAST_ROOM", ROOM)
+    answer = nile.connect(memory=f"{ROOM}").register("r", rows).sql(text)
+    assert same(pa.Table.from_batches(list(answer.batches()), answer.schema), wanted)
+    assert answer.spilled_bytes > 0
+    with pytest.raises(nile.SumOverflow, match="within 64 bits"):
+        nile.connect(memory=f"{ROOM}").register("r", rows).sql(text.replace("avg", "sum")).fetchall()

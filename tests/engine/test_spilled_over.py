@@ -107,3 +107,20 @@ def test_the_same_as_without_a_limit(text: str) -> None:
     timed = len(text) % 2 == 0
     wanted = opened(None, timed=timed).sql(text).to_arrow()
     assert same(read(opened(f"{ROOM}", timed=timed).sql(text)), wanted), text
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("call", [
+    "median(f) OVER (ORDER BY t)", "sum(f) OVER (ORDER BY t ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+    "lag(d IGNORE NULLS) OVER (ORDER BY t)", "sum(f) OVER (ORDER BY t ROWS 3900 PRECEDING)",
+])  # fmt: skip
+def test_what_must_hold_all_rows_is_refused_with_the_numbers(call: str) -> None:
+    with pytest.raises(nile.MemoryRefused) as refused:
+        read(opened(f"{ROOM}", timed=True).sql(f"SELECT t, {call} AS v FROM a"))
+    told = str(refused.value)
+    assert told.startswith(call.partition("(")[0])
+    assert "OVER: needed" in told
+    assert "rows, about" in told
+    assert "connect(memory=) allows an answer" in told
+    assert told.endswith("open it with more memory")
+    assert "\n" not in told

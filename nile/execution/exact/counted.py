@@ -19,7 +19,7 @@ from nile.execution.exact.batches import NUMBER, Batches, fitted, numbered, numb
 from nile.execution.exact.counting import bases_of, known_of
 from nile.execution.exact.joining import Side, combinations_of_rows
 from nile.execution.exact.one_group import OneGroup
-from nile.execution.exact.paired import combined, keys_of, with_key
+from nile.execution.exact.paired import are_hashed_alike, combined, keys_of, with_key
 from nile.execution.exact.parting import Given, all_that_fits, parts_by, parts_of_all, row_hashes
 from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import by_number, footprint, together
@@ -49,7 +49,7 @@ class CountedInParts:
     @property
     def keys(self) -> list[tuple[str, ...]] | None:
         """The columns of each input by whose hashes all can be parted; () for a join of all rows with all; None where
-        there are none of one type.
+        none is hashed alike.
         """
         join = self.join
         if not join.equal:
@@ -59,7 +59,7 @@ class CountedInParts:
             return [tuple(pair[k] for pair in pairs) for k in (0, 1)] if pairs else None
         on, rest = one_key(join)
         types = {field.name: field.type for each in join.inputs for field in each.fields}
-        if on is None or rest or len({types[name] for name in on}) > 1 or pa.types.is_nested(types[on[0]]):
+        if on is None or rest or not are_hashed_alike([types[name] for name in on]):
             return None
         return [(name,) for name in on]
 

@@ -2,7 +2,7 @@
 
 What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
 hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
-Inputs of joins without an equal key, or with keys of different types, are held whole.
+Inputs of joins without an equal key, or with keys of types that are not hashed alike, are held whole.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, place_of
-from nile.answers.tabular import held_together
+from nile.answers.tabular import beyond_room, room_for_answers
 from nile.base.spill import Spill, Spills
 from nile.execution.exact.collecting import collected, counting_rows
 from nile.execution.exact.parting import parts, row_hashes
@@ -31,6 +31,8 @@ __all__ = ["OneGroup"]
 
 Array = np.ndarray[Any, Any]
 Values = Callable[[], Iterator[tuple[pa.Array, Array | None]]]
+_LISTED, _PLACES = 3, 40
+"""Of a list: copies of its rows while it is made, and bytes a row of their places."""
 _SORTED_BY = (SortKey(Column("value")),)
 
 
@@ -136,14 +138,13 @@ class OneGroup:
         found, seen = [], 0
         for batch in sorter.rows():
             ends = seen + np.cumsum(batch.column(1).to_numpy())
-            at = np.searchsorted(
-                ends, [place for place in (low, low + 1) if seen <= place < int(ends[-1])], side="right"
-            )
+            inside = [place for place in (low, low + 1) if seen <= place < int(ends[-1])]
+            at = np.searchsorted(ends, np.array(inside, np.int64), side="right")
             found.append(batch.column(0).take(pa.array(at)))
             seen = int(ends[-1])
         both = pa.concat_arrays(found)
-        weight = np.array([low + 1, count - low - 1][: len(both)], np.int64)
-        return aggregated(replace(item, distinct=False), both, np.zeros(len(both), np.int64), 1, weight)
+        around = np.array([low + 1, count - low - 1][: len(both)], np.int64)
+        return aggregated(replace(item, distinct=False), both, np.zeros(len(both), np.int64), 1, around)
 
     def _first(self, item: AggregateItem) -> pa.Array:
         """Of the rows so far that of which the aggregate is."""
@@ -155,7 +156,16 @@ class OneGroup:
         return collected(item, best, np.zeros(best.num_rows, np.int64), 1)
 
     def _listed(self, item: AggregateItem) -> pa.Array:
-        rows = together(held_together(self.rows.kept()), self.rows.schema)
+        count = size = 0
+        for batch in self.rows.kept():
+            count += batch.num_rows
+            size += _LISTED * int(batch.nbytes) + _PLACES * batch.num_rows
+        if size > room_for_answers():
+            raise beyond_room(
+                f"{item.function}: needed all values of one group in memory, as they are one value of the answer",
+                count, size, "select the rows themselves, or list fewer: WHERE, or more groups",
+            )  # fmt: skip
+        rows = together(list(self.rows.kept()), self.rows.schema)
         return collected(item, rows, np.zeros(rows.num_rows, np.int64), 1)
 
 

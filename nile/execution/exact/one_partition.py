@@ -107,7 +107,7 @@ class OnePartition:
                 raise beyond_room(
                     f"{names[0].function} OVER: needed all rows of a partition in memory, as its frame has no bound or "
                     "NULLs are left out", rows, size,
-                    "bound the frame on both sides, add PARTITION BY, or ask for fewer rows",
+                    "bound the frame on both sides, add PARTITION BY, or ask for fewer rows", so_far=True,
                 )  # fmt: skip
         return taken
 
@@ -266,7 +266,7 @@ def _nearby(batches: Batches, items: Sequence[OverItem], _: _All) -> Batches:
         if (size := _WORKING * footprint(held)) > room_for_answers():
             raise beyond_room(
                 f"{items[0].function} OVER: needed the rows of a frame in memory, and as many again", held.num_rows,
-                size, "make the frame narrower, or ask for fewer rows",
+                size, "make the frame narrower, or ask for fewer rows", so_far=True,
             )  # fmt: skip
         low, high = frames_of(items, held)
         end = held.num_rows

@@ -26,8 +26,8 @@ from nile.sql.plan import Field, Filter, Join, Limit, Outer, Plan, Project, Rela
 from nile.summaries.heavy import pa
 
 __all__ = [
-    "Input", "Pairing", "can_be_paired", "combined", "keys_of", "parts_by_key", "passed", "placed", "sides_in_parts",
-    "with_key",
+    "Input", "Pairing", "are_hashed_alike", "can_be_paired", "combined", "keys_of", "parts_by_key", "passed", "placed",
+    "sides_in_parts", "with_key",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -49,22 +49,29 @@ def can_be_paired(plan: Join | Outer) -> bool:
 
 
 def keys_of(plan: Join | Outer) -> list[tuple[str, str]]:
-    """The pairs of key columns, left and right, of one type each, by whose hashes both inputs can be parted."""
+    """The pairs of key columns, left and right, whose values have the same hashes where they are equal."""
     left, right = inputs_of(plan)
     kinds = [{field.name: field.type for field in each.fields} for each in (left, right)]
     pairs = [(a, b) if a in kinds[0] else (b, a) for a, b in plan.equal]
-    return [(a, b) for a, b in pairs if kinds[0][a] == kinds[1][b] and not pa.types.is_nested(kinds[0][a])]
+    return [(a, b) for a, b in pairs if are_hashed_alike([kinds[0][a], kinds[1][b]])]
+
+
+def are_hashed_alike(kinds: Sequence[pa.DataType]) -> bool:
+    """Whether equal values of these types have equal hashes: whole numbers of any width, and others of one type."""
+    if all(map(pa.types.is_integer, kinds)):
+        return True
+    return len(set(kinds)) == 1 and not pa.types.is_nested(kinds[0])
 
 
 def parts_by_key(plan: Plan) -> bool:
-    """Whether the join below selections and projections has one key of one type, so that its parts join alone."""
+    """Whether the join below selections and projections has one key that is hashed alike: its parts join alone."""
     while isinstance(plan, Filter | Project | Limit):
         plan = plan.input
     if not isinstance(plan, Join) or plan.constraints or not plan.equal:
         return False
     on, _ = one_key(plan)
     fields = {field.name: field.type for field in plan.fields}
-    return on is not None and len({fields[name] for name in on}) == 1
+    return on is not None and are_hashed_alike([fields[name] for name in on])
 
 
 def sides_in_parts(join: Join, inputs: Sequence[Batches], spills: Spills, share: int) -> Iterator[list[Side]]:

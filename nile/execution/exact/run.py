@@ -23,6 +23,7 @@ from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
 from nile.execution.exact.paired import parts_by_key
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
+from nile.execution.exact.several import goes_by_steps
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.reading import Leaf, Reading
 from nile.execution.values import filtered, maker, schema_of
@@ -193,12 +194,12 @@ class ExactRun(Run):
     def _whole(self) -> Iterator[pa.RecordBatch]:
         plan: Plan = self.query.plan
         flat = is_flat_join(plan.input if isinstance(plan, Limit) else plan)
-        if (not flat or (not self.held_whole and parts_by_key(plan))) and flows(self._home, plan):
-            yield from self._flowing(flat)
+        parted = flat and parts_by_key(plan)
+        if (not flat or (not self.held_whole and (parted or goes_by_steps(plan)))) and flows(self._home, plan):
+            yield from self._flowing(parted)
             return
-        leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(self.query.plan)}
-        times = [leaf.last for leaf in leaves.values() if leaf.last is not None]
-        now = max(times, default=None)
+        leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
+        now = max((leaf.last for leaf in leaves.values() if leaf.last is not None), default=None)
         bound = _bounds(self.query.plan)
 
         def leaf(node: Stream | Relation) -> Side:
@@ -209,14 +210,14 @@ class ExactRun(Run):
 
         if flat:
             yield from self._limited(lambda below, path: self._flat(below, path, leaf))
-            return
-        yield Relational(leaf, self.counts).rows(plan)
+        else:
+            yield Relational(leaf, self.counts).rows(plan)
 
-    def _flowing(self, flat: bool) -> Iterator[pa.RecordBatch]:
-        """The snapshot of rows that memory may not hold.  flat: of one join."""
+    def _flowing(self, parted: bool) -> Iterator[pa.RecordBatch]:
+        """The snapshot of rows that memory may not hold.  parted: of one join, whose parts come as they are."""
         flow = Flow(self._reading, self._side, self.counts, self._spills, self.query.plan)
         try:
-            if flat:
+            if parted:
                 yield from self._limited(lambda below, path: self._flat(below, path, self._side, flow))
             else:
                 yield from flow.rows(self.query.plan)
@@ -224,9 +225,7 @@ class ExactRun(Run):
             self._spills.close()
 
     def _joined(self) -> Iterator[pa.RecordBatch]:
-        """Streams that have to be waited for are joined as they come: with each other by the same window join, one
-        with stored relations piece by piece.
-        """
+        """Streams that are waited for are joined as they come; beside stored relations one, piece by piece."""
         plan = self.query.plan
         timed = [leaf for leaf in leaves_of(plan) if isinstance(leaf, Stream)]
         paired = None if self.choice.strategy else in_pairs(plan)

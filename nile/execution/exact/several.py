@@ -21,10 +21,10 @@ from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import Sorter
 from nile.execution.values import all_of, schema_of
 from nile.expressions.tree import columns_of, conjuncts
-from nile.sql.plan import Field, Join, Plan, Relation, Stream, leaves_of
+from nile.sql.plan import Field, Filter, Join, Limit, Plan, Project, Relation, Stream, leaves_of
 from nile.summaries.heavy import pa
 
-__all__ = ["Step", "is_timed", "joined_by_steps", "steps_of"]
+__all__ = ["Step", "goes_by_steps", "is_timed", "joined_by_steps", "steps_of"]
 
 Array = np.ndarray[Any, Any]
 Given = Iterator[tuple[pa.RecordBatch, Array | None]]
@@ -41,6 +41,13 @@ class Step:
 def is_timed(plan: Plan) -> bool:
     """Whether the rows of an input have the times of one stream."""
     return is_chain(plan) and isinstance(leaves_of(plan)[0], Stream)
+
+
+def goes_by_steps(plan: Plan) -> bool:
+    """Whether the join below selections and projections is one of `steps_of`."""
+    while isinstance(plan, Filter | Project | Limit):
+        plan = plan.input
+    return isinstance(plan, Join) and bool(steps_of(plan))
 
 
 def steps_of(plan: Join) -> list[Step]:
