@@ -19,7 +19,19 @@ from nile.experiments.faults import (
     values,
 )
 from nile.experiments.faults.bounds import equal_keys, unread
-from nile.experiments.faults.changes import callbacks, filled, flowing, remote, sensors, served, shared, sweep
+from nile.experiments.faults.changes import (
+    callbacks,
+    filled,
+    flowing,
+    piped,
+    polled,
+    remote,
+    sensors,
+    sent,
+    served,
+    shared,
+    sweep,
+)
 from nile.experiments.faults.fault import Fault
 from nile.experiments.faults.surface import casts, closed, stores, streams, types
 from nile.summaries.errors import ConfigError
@@ -56,6 +68,9 @@ _WHOLE = (
     shared.SHARING,
     sensors.SENSORS,
     filled.FILLED,
+    polled.POLLED,
+    piped.PIPED,
+    sent.SENT,
     served.SERVED,
 )
 

@@ -139,6 +139,13 @@ def spark_session(
         return _running.session
 
 
+def would_be_empty() -> bool:
+    """Whether `spark_session()` would start a Spark of Nile's own, which has no tables.  Loads nothing."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    joined = _CONNECT_MODE in os.environ or getattr(context, "_active_spark_context", None) is not None
+    return _running is None and not joined and place(None, None) == (None, None)
+
+
 @contextlib.contextmanager
 def query_settings(session: SparkSession) -> Iterator[None]:
     """The session with the settings that the rules need, for as long as inside; a user's may differ.

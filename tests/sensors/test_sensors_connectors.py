@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import pytest
 
 import nile
+from nile.sensors.connectors.http import Polled
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 REDIS = shutil.which("redis-server")
@@ -212,6 +213,26 @@ def test_an_endpoint_is_asked_again_and_again() -> None:
     assert next(value for k, value in got if k == 2) == 3.0
     assert found["state"] == ["open", "open", "open", "failed"]
     assert "needed an address with http:// or https://; got 'ftp://x'" in found["error"][3]
+
+
+def test_an_answer_that_is_cut_off_is_no_value() -> None:
+    """Of 1234 the part that came would be 12."""
+
+    class Cut(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"12")
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Cut) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        source = Polled()
+        source.init(f"http://127.0.0.1:{server.server_address[1]}/", {})
+        with pytest.raises(ConnectionError, match="cut off after 2 of 4 bytes"):
+            source.read()
 
 
 # --- MQTT -------------------------------------------------------------------------------------------------------------

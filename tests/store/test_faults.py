@@ -25,7 +25,10 @@ from nile.summaries.errors import ConfigError
 pytestmark = pytest.mark.faults
 
 
-_LONGEST = ("streams", "signals", "stores", "flowing", "equal-keys", "every-place", "served", "sensors", "shared-plans")
+_LONGEST = (
+    "streams", "signals", "stores", "flowing", "equal-keys", "every-place", "served", "sensors", "shared-plans", "http",
+    "stdin",
+)  # fmt: skip
 _ROWS = [pytest.param(name, marks=pytest.mark.slow) if name in _LONGEST else name for name in FAULTS]
 
 

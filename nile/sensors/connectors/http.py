@@ -47,7 +47,7 @@ class Polled(Messages):
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 body = answer.read(_MOST + 1)
-                headers = answer.headers
+                headers, left = answer.headers, answer.length
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 304:
@@ -55,6 +55,8 @@ class Polled(Messages):
                 raise
         if len(body) > _MOST:
             raise SourceError(f"{self._url}: needed an answer of at most {_MOST} bytes; got more")
+        if left:  # which `read` says nothing of: a number that was cut off is another number
+            raise ConnectionError(f"an answer was cut off after {len(body)} of {len(body) + left} bytes")
         sent = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
         self._known = {ours: headers[theirs] for theirs, ours in sent.items() if headers[theirs]}
         return self.found([body])

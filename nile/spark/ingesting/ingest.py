@@ -30,7 +30,7 @@ from nile.spark.ingesting.rows import Rows, name_sql
 from nile.spark.masters import task_slots
 from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
-from nile.spark.session import query_settings, spark_session
+from nile.spark.session import query_settings, spark_session, would_be_empty
 from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
 from nile.streams.csv import WRONG_FIELDS
@@ -110,7 +110,7 @@ def ingest(
     """
     where = f"stream '{stream}'"
     needed_packages("ingest")
-    check_there(source)
+    check_there(source, tables=spark is not None or not would_be_empty())
     rules = None if drift is None else check_rules(drift, where=where)
     session = getattr(source, "sparkSession", None) or spark or spark_session()
     with query_settings(session):

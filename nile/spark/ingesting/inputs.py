@@ -91,10 +91,13 @@ def open_input(spark: SparkSession, source: Any) -> Input:
     raise SourceError(f"{text}: needed .parquet, .csv or .json files, of one kind; got {', '.join(sorted(kinds))}")
 
 
-def check_there(source: Any) -> None:
-    """Raises SourceMissing for a path where nothing is, before a session is started to look for a table."""
-    text = str(source)
-    if isinstance(source, (str, Path)) and (isinstance(source, Path) or "/" in text or Path(text).suffix in _SUFFIXES):
+def check_there(source: Any, *, tables: bool = True) -> None:
+    """Raises SourceMissing for a path where nothing is, before a session is started to look for a table.
+
+    tables: whether there may be any.
+    """
+    text, is_path = str(source), isinstance(source, Path)
+    if is_path or (isinstance(source, str) and (not tables or "/" in text or Path(text).suffix in _SUFFIXES)):
         files_of(text, name="ingest") if is_glob(text) else existing_path(text, "Parquet, CSV or JSON file, or a table")
 
 
