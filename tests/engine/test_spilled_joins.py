@@ -95,6 +95,8 @@ THREE = [
     # of one key, of several, with conditions over two and three inputs, below each clause
     "SELECT a.t, b.t AS u, c.t AS v, row_number() OVER () AS r FROM a, b, a c WHERE a.k = b.k AND b.k = c.k AND "
     "a.k > 0",
+    "SELECT a.t, b.t AS u, c.t AS v, e.t AS w, row_number() OVER () AS r FROM a, b, few c, few e WHERE a.k = b.k "
+    "AND b.k = c.k AND c.k = e.k",
     "SELECT sum(a.f * b.f * c.f) AS s, count(*) AS n FROM a, b, a c WHERE a.k = b.k AND c.k = a.k AND a.f < c.f "
     "AND a.k > 0",
     "SELECT a.d, sum(a.f * c.f) AS s, first(b.t) AS u FROM a, b, few c WHERE a.k = b.k AND b.d = c.d AND a.k > 0 "

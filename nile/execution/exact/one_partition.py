@@ -153,7 +153,9 @@ def _way(item: OverItem) -> str:
         return "near"
     if function in ("lag", "lead"):
         return "held" if item.without_nulls else "near"
-    begin, end, unit = None, 0 if item.order else None, "range"
+    begin: float | None = None
+    end: float | None = 0 if item.order else None
+    unit = "range"
     if frame is not None:
         begin, end, unit = frame.begin, frame.end, frame.unit
     if begin is not None and end is not None:

@@ -134,19 +134,18 @@ def joined_by_steps(
 def _order(plan: Join, taken: Sequence[int], batch: pa.RecordBatch) -> Array:
     """The places of combinations in the order of `joined`: int64 [n].
 
-    Streams are in the order of the tuples that complete them, where the later of streams comes after; what one tuple
-    completes is in the order of rows, of streams alone that share a key (a window join) the newest first.
+    Those of streams are in the order of the tuples that complete them, where the later of streams comes after; what one
+    tuple completes is in the order of rows.  Of streams alone that share a key (a window join) the newest rows come
+    first, of the stream behind that of the tuple before those of the next.
     """
     streams = [k for k, each in enumerate(plan.inputs) if is_timed(each)]
     alone = len(streams) == len(plan.inputs) and bool(plan.equal) and one_key(plan)[0] is not None
     keys = [_column(batch, _row(k)) for k in taken]
-    if alone:
-        keys = [-_column(batch, _row(k)) for k in streams]
     if streams:
-        times = np.stack([_column(batch, _time(k)) for k in streams])
+        rows, times = (np.stack([_column(batch, name(k)) for k in streams]) for name in (_row, _time))
         last = len(streams) - 1 - np.argmax(times[::-1], axis=0)
-        row = np.take_along_axis(np.stack([_column(batch, _row(k)) for k in streams]), last[None], axis=0)[0]
-        keys = [times.max(axis=0), last, row, *keys]
+        after = [np.take_along_axis(rows, ((last + k) % len(streams))[None], axis=0)[0] for k in range(len(streams))]
+        keys = [times.max(axis=0), last, after[0], *([-each for each in after[1:]] if alone else keys)]
     found: Array = np.lexsort(keys[::-1])
     return found
 
