@@ -31,7 +31,7 @@ __all__ = ["OneGroup"]
 
 Array = np.ndarray[Any, Any]
 Values = Callable[[], Iterator[tuple[pa.Array, Array | None]]]
-_LISTED, _PLACES = 3, 40
+_LISTED, _PLACES = 2, 8
 """Of a list: copies of its rows while it is made, and bytes a row of their places."""
 _SORTED_BY = (SortKey(Column("value")),)
 

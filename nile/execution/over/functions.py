@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.answers.tabular import refuse_beyond_memory
+from nile.answers.tabular import refuse_beyond_memory, room_for_answers
 from nile.base.times import event_times
 from nile.execution.over.ordering import sort_columns
 from nile.execution.values import column_of
@@ -27,6 +27,8 @@ from nile.summaries.heavy import pa, pc
 __all__ = ["frames_of", "least_or_most", "number_of", "over_rows", "over_values", "tile", "whole"]
 
 Array = np.ndarray[Any, Any]
+_AT_ONCE = 1 << 22
+"""Rows of frames that are written out together."""
 
 
 def over_rows(plan: Over, below: pa.RecordBatch, part: Array | None = None) -> pa.RecordBatch:
@@ -53,10 +55,7 @@ def over_values(items: Sequence[OverItem], below: pa.RecordBatch, part: Array | 
 
 
 def frames_of(items: Sequence[OverItem], below: pa.RecordBatch) -> tuple[Array, Array]:
-    """The rows that each row's values are made of, from low to before high: int64 [n] each.
-
-    below: rows of one partition, in the order that all items have.
-    """
+    """The rows that values are made of, from low to before high, int64 [n] each; below: one partition in its order."""
     p = _placed(items[0], below, None)
     low, high = p.at, p.at + 1
     for item in items:
@@ -309,13 +308,18 @@ def _aggregate(item: OverItem, argument: pa.Array | None, p: _Places, low: Array
             return _summed(item, argument, p, low, high, running=running)
         case "min" | "max":
             return _extreme(argument, p, low, high, least=item.function == "min", running=running)
-    sizes = high - low
-    total = int(sizes.sum())
-    refuse_beyond_memory(24 * total, total)
-    ends = np.cumsum(sizes)
-    within = np.arange(total) - np.repeat(ends - sizes, sizes)
-    rows = np.repeat(low, sizes) + within
-    return aggregated(asked, argument.take(pa.array(rows)), np.repeat(p.at, sizes), sizes.shape[0])
+    total = int((high - low).sum())
+    if item.frame is None or item.frame.begin is None or item.frame.end is None:  # the square of the rows, in time too
+        refuse_beyond_memory(24 * total, total)
+    step = max(1, min(room_for_answers() // 96, _AT_ONCE))
+    cuts = np.flatnonzero(np.diff(np.cumsum(high - low) // step)) + 1
+    found = []
+    for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), high.shape[0]], strict=True):
+        own, sizes = low[begin:end], (high - low)[begin:end]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = argument.take(pa.array(np.repeat(own, sizes) + within))
+        found.append(aggregated(asked, rows, np.repeat(np.arange(sizes.shape[0]), sizes), sizes.shape[0]))
+    return pa.concat_arrays(found)
 
 
 def whole(item: OverItem) -> AggregateItem:
@@ -370,22 +374,22 @@ def least_or_most(values: pa.Array, *, least: bool) -> pa.Array:
 
 
 def _extreme(argument: pa.Array, p: _Places, low: Array, high: Array, *, least: bool, running: bool) -> pa.Array:
-    """The least or greatest of each frame, by places in the order of values."""
-    rank = ranks(argument)
+    """The least or greatest of each frame; of equals (zeros of two signs are) the first in order."""
+    rank, n = ranks(argument), len(argument)
     none = _counted(argument, low, high) == 0
-    most = rank.shape[0]
-    ranked = np.where(rank < 0, most if least else -1, rank)
+    nothing = np.iinfo(np.int64).max if least else -1
+    places = np.arange(n)
+    ranked = np.where(rank < 0, nothing, rank * (n + 1) + (places if least else n - places))
     work = np.minimum if least else np.maximum
     if running:
-        best = np.empty(most, np.int64)
+        best = np.empty(n, np.int64)
         for start in np.unique(p.begin).tolist():
             best[start : p.end[start]] = work.accumulate(ranked[start : p.end[start]])
         best = best[np.maximum(high - 1, 0)]
     else:
-        best = _reduced(work, np.append(ranked, most if least else -1), low, high)
-    where = np.zeros(most + 1, np.int64)
-    where[rank[::-1]] = np.arange(most)[::-1]  # of nulls, whose rank is -1, the last place, which nobody asks for
-    return _taken(argument, where[np.where(none, 0, best)], none)
+        best = _reduced(work, np.append(ranked, nothing), low, high)
+    place = best % (n + 1) if least else n - best % (n + 1)
+    return _taken(argument, place, none)
 
 
 def _reduced(work: Any, values: Array, low: Array, high: Array) -> Array:
