@@ -76,8 +76,8 @@ def _texts() -> list[str]:
                     found.append(f"SELECT t, {f} OVER ({order} {frame}) AS v FROM a")
     return [
         *found,
-        "SELECT t, session_start(at, INTERVAL 30 SECOND) OVER (ORDER BY at) AS b, "
-        "session_end(at, INTERVAL 30 SECOND) OVER (ORDER BY at) AS e FROM a",
+        "SELECT t, session_start(INTERVAL 30 SECOND) OVER (ORDER BY at) AS b, "
+        "session_end(INTERVAL 30 SECOND) OVER (ORDER BY at) AS e FROM a",
     ]
 
 
