@@ -17,7 +17,7 @@ from nile.preferences.queue_kernels import Queue
 from nile.preferences.state import Clocked
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.grid_kernels import put_in_zone, show, slice_end
+from nile.pyramid.grid.grid_kernels import put_in_zone, show, slice_end, slice_end_unseen
 from nile.summaries.kernels import U8, part
 
 Array = np.ndarray[Any, Any]
@@ -51,10 +51,13 @@ def pay_adds(s: Side, side: int, st: Clocked) -> None:
 
 @part
 def close_slice(s: Side, side: int, ts: int, st: Clocked) -> None:
-    """At a slice end: let the detector look, if that can be paid and the slice holds enough to see."""
-    if s.zone[ga.SLICE_COUNT] < js.LEAST_SHOWN or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
+    """At a slice end: let the detector look, if that can be paid and it was shown enough; zones end by time besides."""
+    shown = np.float64(s.zone[ga.SLICE_COUNT])
+    every = 1.0 if s.detector.shape[0] == 0 else js.SHOWN
+    if shown < every * js.LEAST_SHOWN or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
-    if slice_end(s, ts):
+    ends = slice_end_unseen(s, ts) if shown < js.LEAST_SHOWN else slice_end(s, ts)
+    if ends:
         st.whole[js.TURN_WANTED + side] = 1
     pay_adds(s, side, st)
 

@@ -36,6 +36,7 @@ __all__ = [
     "show",
     "sketch_slices",
     "slice_end",
+    "slice_end_unseen",
     "summarize",
     "turn",
 ]
@@ -115,6 +116,16 @@ def reach(s: Side, ordinal: int, ts: int) -> bool:
 
 
 @inlined
+def _has_lasted(zone: Array, spec: Array, ts: int) -> bool:
+    """Whether the open zone is as long as one may be."""
+    return (  # type: ignore[no-any-return]
+        spec[ga.DETECTOR_BITS] != 0
+        and zone[ga.ZONE_COUNT] > 0
+        and elapsed(ts, zone[ga.ZONE_FIRST]) >= U8(spec[ga.MAX_LENGTH])
+    )
+
+
+@inlined
 def _end_slice(
     zone: Array, spec: Array, threshold: Array, detector: Array, recent: Array, moments: Array, ts: int
 ) -> bool:
@@ -133,11 +144,7 @@ def _end_slice(
         if n + m >= _MOST:
             zone[ga.ENDING] = 1
     zone[ga.SLICE_COUNT] = 0
-    if (
-        spec[ga.DETECTOR_BITS] != 0
-        and zone[ga.ZONE_COUNT] > 0
-        and elapsed(ts, zone[ga.ZONE_FIRST]) >= U8(spec[ga.MAX_LENGTH])
-    ):
+    if _has_lasted(zone, spec, ts):
         zone[ga.ENDING] = 1
     return bool(zone[ga.ENDING] != 0)
 
@@ -149,6 +156,14 @@ def slice_end(s: Side, ts: int) -> bool:
     The caller then leaves its kernel and calls `turn`, which is none.
     """
     return _end_slice(s.zone, s.spec, s.threshold, s.detector, s.recent, s.moments, ts)
+
+
+@part
+def slice_end_unseen(s: Side, ts: int) -> bool:
+    """A slice has ended that the detector does not look at, as it holds too little; True when the zone ends by time."""
+    if _has_lasted(s.zone, s.spec, ts):
+        s.zone[ga.ENDING] = 1
+    return bool(s.zone[ga.ENDING] != 0)
 
 
 @inlined
