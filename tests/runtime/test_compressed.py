@@ -255,7 +255,7 @@ def test_a_burst_stays_inside_the_memory_tells_what_it_is_worth_and_is_exact_aga
         for db in dbs:
             db.close()
     assert most <= bound
-    assert name == "intersect" or 0 < max(missed) < MISSED.get(name, 0.05)
+    assert name == "intersect" or 0 <= max(missed) < MISSED.get(name, 0.05)
     assert len(inside) > 3
     assert np.mean(inside) >= 0.75  # few numbers, which hang together; `nile bench run runtime` has more
 

@@ -214,7 +214,8 @@ class CompressedSubscription(BoundedSubscription):
             most = float(_pipeline(self._plan).worth[MOST])
             low, high = counted(np.array([value]), np.array([squares]), most)
             half = float(slack) / 2.0
-            return Estimate(value, max(float(low[0]) - half, least), float(high[0]) + half, CONFIDENCE, False)
+            low_end, high_end = math.floor(float(low[0]) - half), math.ceil(float(high[0]) + half)  # whole outputs
+            return Estimate(value, max(float(low_end), least), float(high_end), CONFIDENCE, False)
 
     @property
     def precision(self) -> Precision:
