@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "LiveStream"]
 
 _ROWS = 65_536
+_COLUMNS = list | tuple | range | np.ndarray
 SIGN = "_sign"
 """The column that tells rows that come (1) from rows that go (-1), in what standing queries emit."""
 
@@ -280,11 +281,12 @@ class LiveStream:
         self._order.go_on_from(last, tuples)
 
     def _rows(self, data: Any) -> Iterator[RawBatch]:
-        where, before = f"stream '{self.name}', push", self._pushed
-        if self._as_it_is(data):
-            batch = pa.RecordBatch.from_arrays(data.columns, schema=self.schema)
+        before = self._pushed
+        if (arrays := self._as_they_are(data)) is not None:
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             yield RawBatch(batch, np.arange(before + 1, before + 1 + batch.num_rows, dtype=np.int64))
             return
+        where = f"stream '{self.name}', push"
         data = rows_together(data)
         has_columns = (
             isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
@@ -318,14 +320,28 @@ class LiveStream:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             yield replace(raw, batch=batch, rows=raw.rows + before, dropped=beyond)
 
-    def _as_it_is(self, data: Any) -> bool:
-        """Whether this is a batch with exactly the stream's columns, in types that nothing has to be done to."""
-        if self.stamp or not isinstance(data, pa.RecordBatch) or not 0 < data.num_rows <= _ROWS:
-            return False
+    def _as_they_are(self, data: Any) -> list[pa.Array] | None:
+        """The columns of what is exactly the stream's, in types that nothing has to be done to; None: look closer."""
+        if self.stamp:
+            return None
         if self._plain is None:
             distinct = len(set(self.schema.names)) == len(self.schema)
             self._plain = distinct and plain_schema(self.schema).equals(self.schema)
-        return self._plain and bool(data.schema.equals(self.schema))
+        if not self._plain:
+            return None
+        if isinstance(data, pa.RecordBatch):
+            return data.columns if 0 < data.num_rows <= _ROWS and data.schema.equals(self.schema) else None
+        if type(data) is not dict or data.keys() != set(self.schema.names):
+            return None
+        columns = [data[name] for name in self.schema.names]
+        try:
+            if not all(isinstance(column, _COLUMNS) and 0 < len(column) <= _ROWS for column in columns):
+                return None
+            arrays = [pa.array(column) for column in columns]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return None  # and whoever looks closer says what is wrong with it
+        alike = [isinstance(array, pa.Array) and len(array) == len(arrays[0]) for array in arrays]
+        return arrays if all(alike) and [array.type for array in arrays] == self.schema.types else None
 
     def _stamped(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The time of rows that are pushed now, as the stream has times."""
