@@ -204,6 +204,21 @@ def _as_table(columns: Mapping[str, Any], where: str) -> pa.Table:
         return pa.table(dict(columns))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SourceError(f"{where}: the columns do not make a table: {str(error).splitlines()[0]}") from None
+    except OverflowError:
+        raise SourceError(
+            f"{where}: needed whole numbers of at most 64 bits; got one beyond in column {_too_large(columns)!r}; "
+            "give such numbers as decimal.Decimal or as floats"
+        ) from None
+
+
+def _too_large(columns: Mapping[str, Any]) -> str | None:
+    """The first column with a number that Arrow has no whole number for."""
+    for name, values in columns.items():
+        try:
+            pa.array(values)
+        except OverflowError:
+            return name
+    return None
 
 
 def _reader(data: Any, where: str) -> Any:

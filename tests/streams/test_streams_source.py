@@ -126,6 +126,7 @@ def test_pandas_gives_its_missing_values_as_nulls() -> None:
         (["data.csv"], "item 1: needed .* got str"),
         ({"ts": [1], "key": [1, 2]}, "the columns do not make a table"),
         ({"ts": 5, "key": object()}, "the columns do not make a table"),
+        ({"ts": [1], "key": [1 << 70]}, "at most 64 bits; got one beyond in column 'key'"),
         (pd.DataFrame({"ts": [1, "x", object()]}), "Arrow cannot read column 'ts' of this DataFrame"),
         (lambda: 5, "got int"),
         (lambda: lambda: TABLE, "the function returned another function"),
