@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
@@ -12,6 +15,7 @@ from nile.summaries.errors import ConfigError, NileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     import pyarrow as pa
 
@@ -129,16 +133,23 @@ class Shell:
 
     def _guarded(self, run: object) -> bool:
         assert callable(run)
-        try:
-            run()
-        except NileError as error:
-            self._out.flush()
-            self._err.write(f"{error}\n")
-            self._err.flush()
-            return False
-        except KeyboardInterrupt:
-            self._err.write("stopped\n")
-            return False
+        came: list[int] = []
+        with _noting(came):
+            try:
+                run()
+            except NileError as error:
+                self._out.flush()
+                self._err.write(f"{error}\n")
+                self._err.flush()
+                return False
+            except KeyboardInterrupt:
+                self._err.write("stopped\n")
+                return False
+            except Exception:
+                if not came:
+                    raise
+                self._err.write("stopped\n")  # compiled modules that are interrupted while they load raise others
+                return False
         return True
 
     def set_limit(self, text: str) -> None:
@@ -149,6 +160,25 @@ class Shell:
             self.limit = int(text)
         else:
             raise ConfigError(f".limit: needed a whole number above 0, or all; got {text!r}; write .limit 100")
+
+
+@contextlib.contextmanager
+def _noting(came: list[int]) -> Iterator[None]:
+    """Put down each Ctrl-C that is answered as Python answers it by itself."""
+
+    def noted(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, noted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Counted:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -42,3 +44,26 @@ def test_a_file_that_is_not_there_is_told_before_a_session_is_started(
         nile.spark.ingest(source, "lake", stream="s", time="t", key="k")
     assert time.perf_counter() - began < 5.0
     check_there("shop.sales")  # may be a table
+
+
+def test_ctrl_c_while_a_compiled_module_loads_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a module raises what it likes where it is interrupted; without an interrupt that is no Ctrl-C."""
+    is_interrupted = True
+
+    def loads(*_: Any, **__: Any) -> Any:
+        try:
+            if is_interrupted:
+                signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        raise AttributeError("partially initialized module")
+
+    db, told = nile.connect(), io.StringIO()
+    monkeypatch.setattr(type(db), "sql", loads)
+    shell = Shell(db, io.StringIO(), told)
+    shell.line("SELECT 1;")
+    assert told.getvalue() == "stopped\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    is_interrupted = False
+    with pytest.raises(AttributeError):
+        shell.line("SELECT 1;")
