@@ -470,6 +470,9 @@ TEXTS = {
     "outer": "SELECT x.t, y.f FROM a x LEFT JOIN a y ON x.k = y.k AND x.f < y.f",
     "anti": "SELECT t FROM a x WHERE NOT EXISTS (SELECT 1 FROM a y WHERE x.k = y.k AND x.f < y.f)",
     "join-group": "SELECT x.k, sum(x.f * y.f) AS s FROM a x, a y WHERE x.k = y.k GROUP BY x.k",
+    "counted": "SELECT x.k, count(*) AS n, sum(y.f) AS s FROM a x, a y WHERE x.k = y.k GROUP BY x.k",
+    "over": "SELECT t, sum(f) OVER (ORDER BY t) AS s, rank() OVER (ORDER BY f) AS r FROM a",
+    "over-near": "SELECT t, avg(f) OVER (ORDER BY t ROWS 99 PRECEDING) AS m, lag(f) OVER (ORDER BY t) AS l FROM a",
     "except": "SELECT k FROM a WHERE f < 0 EXCEPT SELECT k FROM a WHERE f > 0",
 }
 for text in TEXTS.values():  # compiled, and memory that is kept
