@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -39,6 +40,10 @@ if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
     for gone in kept.glob(f"{tempfile.gettempdir().lstrip(os.sep)}/pytest-of-*"):  # copies of Nile in an earlier run
         shutil.rmtree(gone, ignore_errors=True)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Of jobs in the background a shell says that they ignore Ctrl-C, and so do all that they start; some tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Kernels compile inside a first example, and shared machines pause: no deadlines.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
