@@ -62,13 +62,13 @@ def is_store(files: Files, root: str) -> bool:
         return False
     if not kind:
         raise NotAStore(f"{root}: needed a folder for the store; got a file; name a folder")
-    names = [name for name in files.names(root) if name not in _NOBODYS]
+    names = [name for name in _names(files, root) if name not in _NOBODYS]
     if any(name in MANIFESTS for name in names):
         return True
     strange = [name for name in names if name not in _OWN]
     if not strange and DATA in names:
         strange = [
-            f"{DATA}/{name}" for name in files.names(os.path.join(root, DATA)) if not is_own_name(f"data/{name}")
+            f"{DATA}/{name}" for name in _names(files, os.path.join(root, DATA)) if not is_own_name(f"data/{name}")
         ]
     if strange:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
@@ -78,6 +78,8 @@ def is_store(files: Files, root: str) -> bool:
         )
     held = [name for name in own_files(files, root) if not name.endswith(TMP)]
     if held:  # the first manifest is durable before the first file is made
+        if any(name in MANIFESTS for name in _names(files, root)):  # both were, since the first look
+            return True
         raise StoreCorrupt(
             f"{root}: needed {MANIFESTS[0]} or {MANIFESTS[1]}; got {len(held)} data files and neither; "
             "bring them back from a copy (nothing was touched)"
@@ -191,6 +193,14 @@ def found_missing(root: str) -> StoreMissing:
     )
 
 
+def _names(files: Files, folder: str) -> list[str]:
+    """What is in a folder; nothing, if another process that is making the store has taken it away meanwhile."""
+    try:
+        return files.names(folder)
+    except FileNotFoundError:
+        return []
+
+
 def own_files(files: Files, root: str) -> Iterator[str]:
     """Names, relative to the store, of all files there that a store made, temporary ones included."""
     for top in (DATA, LAKE):
@@ -199,7 +209,7 @@ def own_files(files: Files, root: str) -> Iterator[str]:
             folder = ahead.pop()
             if not files.is_directory(os.path.join(root, folder)):
                 continue
-            for base in files.names(os.path.join(root, folder)):
+            for base in _names(files, os.path.join(root, folder)):
                 name = f"{folder}/{base}"
                 if is_own_name(name):
                     yield name

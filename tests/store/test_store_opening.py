@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nile.pyramid.disk import StoreDirectory
+from nile.pyramid.disk.files import Files
+from nile.pyramid.disk.recovery import is_store
 from nile.summaries.errors import (
     NileError,
     NotAStore,
@@ -120,6 +123,37 @@ def test_of_many_who_open_at_once_one_gets_in(tmp_path: Path) -> None:
         assert all(isinstance(entry, StoreLocked) for entry in got if entry not in stores)
         stores[0].commit({}, [])
         stores[0].close()
+
+
+class Meanwhile(Files):
+    """A disk on which another process does something between two looks at a folder."""
+
+    def __init__(self, after: str, does: Callable[[], object]) -> None:
+        self._after, self._does = after, does
+
+    def names(self, path: str) -> list[str]:
+        found = super().names(path)
+        if os.path.basename(path) == self._after:
+            self._after = ""
+            self._does()
+        return found
+
+
+def test_a_folder_that_a_maker_takes_away_meanwhile_is_no_store_yet(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    (root / "data").mkdir(parents=True)
+    assert is_store(Meanwhile("s", (root / "data").rmdir), str(root)) is False
+
+
+def test_a_store_that_is_made_between_two_looks_is_one(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    root.mkdir()
+
+    def make() -> None:
+        with StoreDirectory.open(root) as store:
+            store.commit({}, [store.stage("zone", b"x")])
+
+    assert is_store(Meanwhile("s", make), str(root)) is True
 
 
 def test_a_closed_store_refuses(tmp_path: Path) -> None:

@@ -222,10 +222,10 @@ class Known:
 
     def get(self, name: str) -> LiveStream:
         """A live stream.  Raises UnknownStream."""
-        held = self.names.stream(name).source
-        if self._streams.get(name) is not held:
+        found = self._streams.get(name)  # before the name, which tells a database that is closed in between
+        if self.names.stream(name).source is not found or found is None:
             raise UnknownStream(f"stream {name!r} is not live: it has a source; make a live one with db.stream()")
-        return self._streams[name]
+        return found
 
     def streams(self) -> dict[str, LiveStream]:
         """Live streams, and logs of relations, whose names have not been given to something else."""
