@@ -6,13 +6,9 @@ process opens.  However it went, in the end each line of the file is there once,
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import signal
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,15 +17,15 @@ import numpy as np
 
 import nile
 from nile.execution.live.inputs.inflow import Inflow
+from nile.experiments.faults.changes.failing import ended_at
 from nile.experiments.faults.fault import Fault, expect, generator
-from nile.experiments.faults.places import at_place
 
 __all__ = ["FILLED"]
 
 _LIVES = 4
 _PATIENCE = 60.0  # s: a machine may be busy
 _RUBBISH = ("{", "nonsense", '{"n": "six"}', "[1, 2]", '{"n": 1e300}', "\u2028\u00e9")
-_HERE = ("changes/filled.py", "shutil.py", "threading.py")
+_HERE = ("changes/filled.py",)
 
 
 def _attempt(seed: int) -> None:
@@ -47,11 +43,8 @@ def _attempt(seed: int) -> None:
                 if rng.random() < 0.7:
                     _reached(db, good, bad)
                 at = int(rng.integers(place))
-                if rng.random() < 0.5:
-                    place = max(50, at_place(db.checkpoint, at, partial(shutil.copytree, store, copy), _HERE))
-                else:
-                    with contextlib.suppress(KeyboardInterrupt):
-                        at_place(db.checkpoint, at, lambda: signal.raise_signal(signal.SIGINT), _HERE)
+                killed = (store, copy) if rng.random() < 0.5 else None
+                place = ended_at(db.checkpoint, at, place, killed, _HERE)
             finally:
                 db.close()
             if copy.exists():

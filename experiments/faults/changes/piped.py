@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import signal
 import tempfile
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,15 +19,15 @@ from unittest import mock
 import numpy as np
 
 import nile
+from nile.experiments.faults.changes.failing import ended_at
 from nile.experiments.faults.fault import Fault, expect, generator
-from nile.experiments.faults.places import at_place
 from nile.sensors.connectors.stdin import StandardInput
 
 __all__ = ["PIPED"]
 
 _LIVES = 3
 _PATIENCE = 60.0  # s: a machine may be busy
-_HERE = ("changes/piped.py", "shutil.py", "threading.py")
+_HERE = ("changes/piped.py",)
 _RUBBISH = ("", "{", "nonsense", '{"n": "six"}', "[1, 2]", '{"n": 1e300}', "\u2028\u00e9", "\0", "x" * 9_000)
 
 
@@ -86,11 +83,8 @@ def _attempt(seed: int) -> None:
                 begun = threading.Thread(target=writer.lines, args=(int(rng.integers(5, 60)),))
                 begun.start()
                 at = int(rng.integers(place))
-                if rng.random() < 0.5:
-                    place = max(50, at_place(db.checkpoint, at, partial(shutil.copytree, store, copy), _HERE))
-                else:
-                    with contextlib.suppress(KeyboardInterrupt):
-                        at_place(db.checkpoint, at, lambda: signal.raise_signal(signal.SIGINT), _HERE)
+                killed = (store, copy) if rng.random() < 0.5 else None
+                place = ended_at(db.checkpoint, at, place, killed, _HERE)
                 begun.join()
                 if rng.random() < 0.7:
                     _reached(db, writer.good, lost=ends > 0)

@@ -6,17 +6,11 @@ that were whole, each at most once and in order, and none is missing but where a
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
-import shutil
-import signal
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,35 +18,29 @@ from unittest import mock
 import numpy as np
 
 import nile
+from nile.experiments.faults.changes.failing import FailingServer, Silent, ended_at, serving
 from nile.experiments.faults.fault import Fault, expect, generator
-from nile.experiments.faults.places import at_place
 from nile.sensors.connectors.http import Polled
 
 __all__ = ["POLLED"]
 
 _LIVES = 3
 _PATIENCE = 60.0  # s: a machine may be busy
-_HERE = ("changes/polled.py", "shutil.py", "threading.py")
+_HERE = ("changes/polled.py",)
 _RUBBISH = (b"", b"{", b"nonsense", b'{"n": "six"}', b'{"n": 1e300}', b"[[]]", b"\xff\xfe{}")
 _KINDS = ("good", "rubbish", "status", "cut off", "hung up", "no HTTP", "not modified", "elsewhere")
 _SHARES = (0.72, 0.12, 0.04, 0.02, 0.02, 0.02, 0.04, 0.02)
 
 
-class _Endpoint(http.server.ThreadingHTTPServer):
+class _Endpoint(FailingServer):
     """Answers with the next number, or in another way.  whole: the numbers of answers that are sent whole."""
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+        super().__init__(_Answer)
         self.whole: set[int] = set()
         self.next = 0
         self._rng = rng
         self._lock = threading.Lock()
-
-    def handle_error(self, *_: Any) -> None:
-        """Who asked may be gone."""
 
     def drawn(self) -> tuple[str, int, bytes]:
         """(how the next question is answered, the next number, some rubbish)."""
@@ -64,10 +52,10 @@ class _Endpoint(http.server.ThreadingHTTPServer):
             return kind, number, _RUBBISH[int(self._rng.integers(len(_RUBBISH)))]
 
 
-class _Answer(http.server.BaseHTTPRequestHandler):
+class _Answer(Silent):
     server: _Endpoint
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that is called
         kind, number, rubbish = self.server.drawn()
         body = rubbish if kind == "rubbish" else json.dumps({"n": number}).encode()
         match kind:
@@ -87,25 +75,11 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing is told."""
-
-
-@contextlib.contextmanager
-def _endpoint(rng: np.random.Generator) -> Iterator[_Endpoint]:
-    server = _Endpoint(rng)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-
 
 def _attempt(seed: int) -> None:
     rng = generator("http", seed)
-    with tempfile.TemporaryDirectory() as name, _endpoint(generator("http answers", seed)) as server:
+    server = _Endpoint(generator("http answers", seed))
+    with tempfile.TemporaryDirectory() as name, serving(server):
         store, place, ends = Path(name, "store"), 2_000, 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # that the endpoint fails
@@ -118,11 +92,8 @@ def _attempt(seed: int) -> None:
                         db.sql(f"CREATE STREAM s FROM HTTP '{address}' (n BIGINT)")
                     _more(db, int(rng.integers(5, 40)))
                     at = int(rng.integers(place))
-                    if rng.random() < 0.5:
-                        place = max(50, at_place(db.checkpoint, at, partial(shutil.copytree, store, copy), _HERE))
-                    else:
-                        with contextlib.suppress(KeyboardInterrupt):
-                            at_place(db.checkpoint, at, lambda: signal.raise_signal(signal.SIGINT), _HERE)
+                    killed = (store, copy) if rng.random() < 0.5 else None
+                    place = ended_at(db.checkpoint, at, place, killed, _HERE)
                     kept = _checked(db, server, ends)
                 finally:
                     db.close()

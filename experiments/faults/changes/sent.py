@@ -7,15 +7,10 @@ order.
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
-import shutil
-import signal
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +20,8 @@ import numpy as np
 
 import nile
 from nile.execution.live.outputs import outflow
+from nile.experiments.faults.changes.failing import FailingServer, Silent, ended_at, serving
 from nile.experiments.faults.fault import Fault, expect, generator
-from nile.experiments.faults.places import at_place
 from nile.sensors.sinks.http import Posted
 from nile.sensors.sinks.lines import Appended
 
@@ -34,35 +29,29 @@ __all__ = ["SENT"]
 
 _LIVES = 3
 _PATIENCE = 60.0  # s: a machine may be busy
-_HERE = ("changes/sent.py", "shutil.py", "threading.py")
+_HERE = ("changes/sent.py",)
 _KINDS = ("taken", "refused", "hung up", "taken and hung up", "no HTTP", "elsewhere")
 _SHARES = (0.75, 0.07, 0.05, 0.05, 0.04, 0.04)
 
 
-class _Receiver(http.server.ThreadingHTTPServer):
+class _Receiver(FailingServer):
     """Takes posts of a line each row, or fails.  lines: what it has, as it came."""
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(("127.0.0.1", 0), _Post)
+        super().__init__(_Post)
         self.lines: list[bytes] = []
         self.willing = False
         self._rng = rng
-
-    def handle_error(self, *_: Any) -> None:
-        """Who posts may be gone."""
 
     def drawn(self) -> str:
         """How the next post is answered."""
         return "taken" if self.willing else str(self._rng.choice(_KINDS, p=_SHARES))
 
 
-class _Post(http.server.BaseHTTPRequestHandler):
+class _Post(Silent):
     server: _Receiver
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that is called
         kind = self.server.drawn()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if kind.startswith("taken"):
@@ -78,21 +67,6 @@ class _Post(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", "/taken")
         self.end_headers()
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing is told."""
-
-
-@contextlib.contextmanager
-def _receiver(rng: np.random.Generator) -> Iterator[_Receiver]:
-    server = _Receiver(rng)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-
 
 def _push(db: Any, first: int, count: int) -> None:
     at = list(range(first, first + count))
@@ -101,9 +75,10 @@ def _push(db: Any, first: int, count: int) -> None:
 
 def _attempt(seed: int) -> None:
     rng = generator("sinks", seed)
+    server = _Receiver(generator("sink answers", seed))
     with (
         tempfile.TemporaryDirectory() as name,
-        _receiver(generator("sink answers", seed)) as server,
+        serving(server),
         mock.patch.object(outflow, "_FIRST_WAIT", 0.005),
         mock.patch.object(outflow, "_LONGEST_WAIT", 0.02),
         warnings.catch_warnings(),
@@ -123,11 +98,8 @@ def _attempt(seed: int) -> None:
                     if rng.random() < 0.5:
                         work = db.checkpoint  # type: ignore[assignment]
                     at = int(rng.integers(place))
-                    if not copy.exists() and rng.random() < 0.4:
-                        place = max(50, at_place(work, at, partial(shutil.copytree, store, copy), _HERE))
-                    else:
-                        with contextlib.suppress(KeyboardInterrupt):
-                            at_place(work, at, lambda: signal.raise_signal(signal.SIGINT), _HERE)
+                    killed = (store, copy) if not copy.exists() and rng.random() < 0.4 else None
+                    place = ended_at(work, at, place, killed, _HERE)
             finally:
                 db.close()
             store = copy if copy.exists() else store
