@@ -186,7 +186,8 @@ def spilled_over_kills(feeder: Feeder, store: Path, kills: int, lines: int, writ
 
 
 @pytest.mark.parametrize(
-    ("kills", "lines"), [pytest.param(2, 60_000), pytest.param(20, 40_000, marks=pytest.mark.long)]
+    ("kills", "lines"),
+    [pytest.param(2, 60_000, marks=pytest.mark.slow), pytest.param(20, 40_000, marks=pytest.mark.long)],
 )
 def test_what_nobody_has_read_and_has_spilled_is_there_after_a_kill(tmp_path: Path, kills: int, lines: int) -> None:
     """Rows of the standing query lie in the store's files; what the checkpoint has not, the file has, by its offset."""

@@ -463,6 +463,7 @@ def test_redis(server: Any, tmp_path: Path) -> None:
     assert [entry for _, entry in client.xrange("two")] == [{b"k": b"it's", b"l": b"[1, null]"}, {b"k": b"null"}]
 
 
+@pytest.mark.slow  # it waits for seconds in which nothing comes
 def test_kafka(cluster: Any, tmp_path: Path) -> None:
     import confluent_kafka
 
