@@ -222,8 +222,10 @@ class Known:
 
     def get(self, name: str) -> LiveStream:
         """A live stream.  Raises UnknownStream."""
-        found = self._streams.get(name)  # before the name, which tells a database that is closed in between
-        if self.names.stream(name).source is not found or found is None:
+        held = self.names.stream(name).source
+        found = self._streams.get(name)
+        if found is None or found is not held:
+            self.names.stream(name)  # a database that was closed in between says so
             raise UnknownStream(f"stream {name!r} is not live: it has a source; make a live one with db.stream()")
         return found
 
