@@ -33,7 +33,7 @@ if "TMPDIR" not in os.environ and SHARED.is_dir():
 
 if sys.dont_write_bytecode:
     # As in many containers, no bytecode beside the sources: each of some hundred processes would compile all that it
-    # imports, two seconds of work.  A place of its own keeps it for them, the two workers among them.
+    # imports, two seconds of work.  A place of its own keeps it for them, the workers among them.
     kept = ROOT / ".pytest_cache" / "bytecode"
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(kept)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -101,6 +101,6 @@ def _needs_spark(file: Path) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need Spark come first: with two workers, a file each, a slow one at the end would run alone."""
+    """Files that need Spark come first: with a file each, a slow one at the end would run alone."""
     slow = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: item.path not in slow)
