@@ -21,6 +21,8 @@ from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
 Array = np.ndarray[Any, Any]
+_PLAIN = (list, tuple, range, np.ndarray)
+"""Columns that Arrow makes an array of by itself."""
 
 
 class _Opened:
@@ -175,6 +177,30 @@ def _item(item: Any, number: int, name: str) -> pa.Table:
     raise SourceError(
         f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(item).__name__}"
     )
+
+
+def arrays_of(data: dict[str, Any], schema: pa.Schema, rows: int) -> list[pa.Array] | None:
+    """The columns of a dict of lists or arrays of 1 to `rows` values, in a schema's order and types.
+
+    None: they are not just its columns, or something more has to be done to them, or said of them.
+    """
+    columns = [data[name] for name in schema.names if name in data]
+    if not len(columns) == len(schema) == len(data):
+        return None
+    try:
+        if not all(isinstance(each, _PLAIN) and 0 < len(each) <= rows for each in columns):
+            return None
+        arrays = [_of_type(pa.array(each), kind) for each, kind in zip(columns, schema.types, strict=True)]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    alike = [isinstance(each, pa.Array) and len(each) == len(arrays[0]) for each in arrays]
+    return arrays if all(alike) and [each.type for each in arrays] == schema.types else None
+
+
+def _of_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Numbers as others: whole ones where floats are wanted are what people write."""
+    is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    return array.cast(wanted) if is_number and array.type != wanted else array
 
 
 def rows_together(data: Any) -> Any:

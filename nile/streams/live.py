@@ -20,7 +20,7 @@ from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
-from nile.streams.arrow import ArrowSource, IterableSource, rows_together
+from nile.streams.arrow import ArrowSource, IterableSource, arrays_of, rows_together
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "LiveStream"]
 
 _ROWS = 65_536
-_COLUMNS = (list, tuple, range, np.ndarray)
 SIGN = "_sign"
 """The column that tells rows that come (1) from rows that go (-1), in what standing queries emit."""
 
@@ -331,17 +330,7 @@ class LiveStream:
             return None
         if isinstance(data, pa.RecordBatch):
             return data.columns if 0 < data.num_rows <= _ROWS and data.schema.equals(self.schema) else None
-        if type(data) is not dict or data.keys() != set(self.schema.names):
-            return None
-        columns = [data[name] for name in self.schema.names]
-        try:
-            if not all(isinstance(column, _COLUMNS) and 0 < len(column) <= _ROWS for column in columns):
-                return None
-            arrays = [pa.array(column) for column in columns]
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return None  # and whoever looks closer says what is wrong with it
-        alike = [isinstance(array, pa.Array) and len(array) == len(arrays[0]) for array in arrays]
-        return arrays if all(alike) and [array.type for array in arrays] == self.schema.types else None
+        return arrays_of(data, self.schema, _ROWS) if type(data) is dict else None
 
     def _stamped(self, kind: pa.DataType, rows: int) -> pa.Array:
         """The time of rows that are pushed now, as the stream has times."""

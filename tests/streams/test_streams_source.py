@@ -1,5 +1,6 @@
 """Everything a stream can be read from."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import nile
 from nile.streams.source import Source, open_source
-from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
+from nile.summaries.errors import NileError, SourceError, SourceMissing, UnknownColumn
 
 TABLE = pa.table({"ts": [1, 2, 3, 4], "key": ["a", "b", None, "d"]})
 
@@ -183,3 +185,39 @@ def test_a_fault_in_the_users_generator_comes_through_unchanged() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         list(open_source(failing(), name="s").batches(["ts"], 10))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"ts": [1, 2], "x": [1.0, 2.0]},
+        {"x": range(2), "ts": (1.0, 2.0)},
+        {"ts": np.array([1, 2], "f4"), "x": np.array([1, 2], "u8")},
+        {"ts": np.array([1, 2], "f2"), "x": [None, None]},
+        {"ts": np.ma.array([1.0, 2.0], mask=[0, 1]), "x": [1, 2]},
+        {"ts": [1.0, math.nan], "x": [True, None]},
+        {"ts": ["1", "2"], "x": ["3", "4"]},
+        {"ts": [1], "x": [1.5]},
+        {"ts": [1 << 60], "x": [1]},
+        {"ts": [1.0], "x": [1, 2]},
+        {"ts": [], "x": []},
+        {"ts": np.array([[1.0]]), "x": [1]},
+        {"ts": [2.0, 1.0], "x": [1, 2]},
+        {"ts": [1.0], "x": [1], "y": [1]},
+        {"ts": [1.0]},
+    ],
+    ids=str,
+)
+def test_a_dict_that_is_pushed_comes_as_from_an_iterator(columns: dict[str, Any]) -> None:
+    """Of a dict with just a stream's columns arrays are made at once, of other things through a table."""
+
+    def pushed(data: Any) -> tuple[Any, ...]:
+        db = nile.connect()
+        db.stream("s", [("ts", "float64"), ("x", "int64")], time="ts")
+        try:
+            told: Any = db.push("s", data)
+        except NileError as error:
+            told = type(error), str(error).replace("item 1: ", "")
+        return told, db.sql("SELECT ts, x FROM s").fetchall(), db.accounting("s")
+
+    assert pushed(columns) == pushed(iter([columns]))
