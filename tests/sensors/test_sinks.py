@@ -25,6 +25,7 @@ from test_sensors_connectors import broker, free_port, server
 from test_sensors_databases import cluster, postgres
 
 import nile
+from nile.execution.live.outbox import Outbox
 from nile.sensors.sinks.making import SINKS
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
@@ -184,6 +185,32 @@ def test_every_sink_is_read_as_a_source_and_none_is_said_to_strangers() -> None:
         db.sql("CREATE SINK a TO FILE 'x' AS SELECT n FROM s", files=False)
 
 
+def test_what_comes_with_the_end_after_a_sink_has_found_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, empty, go_on = Outbox.peek, threading.Event(), threading.Event()
+
+    def peek(self: Any, *given: Any, **named: Any) -> Any:
+        found = real(self, *given, **named)
+        if not found and not empty.is_set():
+            empty.set()
+            assert go_on.wait(20)
+        return found
+
+    monkeypatch.setattr(Outbox, "peek", peek)
+    with opened() as db:
+        db.sql(f"CREATE SINK a TO FILE '{tmp_path / 'out'}' AS SELECT n FROM s")
+        assert empty.wait(20)
+        push(db, 0, 2)
+        standing = db.subscription("a")
+        dropping = threading.Thread(target=db.sql, args=("DROP SINK a",))
+        dropping.start()
+        until(lambda: standing.closed)
+        go_on.set()
+        dropping.join()
+        until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() == '{"n": 0}\n{"n": 1}\n')
+
+
 def test_a_sink_alone_reads_its_query_and_can_be_replaced(tmp_path: Path) -> None:
     with opened() as db:
         db.sql(f"CREATE SINK a TO FILE '{tmp_path / '1'}' AS SELECT n FROM s")
@@ -197,7 +224,9 @@ def test_a_sink_alone_reads_its_query_and_can_be_replaced(tmp_path: Path) -> Non
         db.sql(f"CREATE OR REPLACE SINK a TO FILE '{tmp_path / '2'}' AS SELECT n * 10 AS n FROM s")
         push(db, 2, 4)
         sent(db)
-        assert (tmp_path / "1").read_text() == '{"n": 0}\n{"n": 1}\n'
+        until(
+            lambda: (tmp_path / "1").read_text() == '{"n": 0}\n{"n": 1}\n'
+        )  # what was left is sent beside the new one
         assert (tmp_path / "2").read_text() == '{"n": 20}\n{"n": 30}\n'
         db.sql("UPDATE nile_queries SET active = false WHERE name = 'a'")
         push(db, 4, 5)

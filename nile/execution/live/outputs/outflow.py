@@ -100,9 +100,10 @@ class Outflow:
         try:
             while not self._stop.is_set():
                 self._news.clear()
+                over = self.standing.closed or self._last.is_set()  # asked first: rows and the end may come in between
                 found = self.standing.peek(self.standing.ordinal, _PIECE, by=self)
                 if not found:
-                    if self.standing.closed or self._last.is_set():
+                    if over:
                         break
                     self._news.wait(_LOOK)
                     continue
