@@ -198,10 +198,11 @@ class Feed:
                 await self._new.wait()
                 await asyncio.sleep(self._settings.gather)  # the push that found it comes to its end first
                 self._new.clear()
+                closed = standing.closed  # asked first: outputs and the end may come while it looks
                 await self._look()
                 if standing.unread > self._settings.retain + self._settings.retain // 8:  # seldom: it takes the lock
                     await self._in_thread(partial(standing.release, self._next - self._settings.retain))
-                if standing.closed:
+                if closed:
                     self.stop("closed")
                     return
         except NileError as error:

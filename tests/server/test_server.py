@@ -28,6 +28,7 @@ from served import TOKEN, Served, client_to, served
 
 import nile
 from nile.answers.result import Result
+from nile.execution.live.outbox import Outbox
 from nile.server.forms import ARROW, read_rows
 from nile.server.guard import OPEN
 from nile.server.metrics import exposed
@@ -314,6 +315,35 @@ def test_a_follower_is_told_that_the_query_was_closed(up: Served) -> None:
         push(client, table(0, 3))
         threading.Timer(0.3, lambda: client_to(up.url).delete("/queries/q")).start()
         assert followed(client, "q", 10**9)[-1] == {"end": "closed"}
+
+
+def test_what_comes_with_the_end_while_nothing_more_is_found_is_told(
+    up: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, empty, go_on = Outbox.peek, threading.Event(), threading.Event()
+
+    def peek(self: Any, *given: Any, **named: Any) -> Any:
+        found = real(self, *given, **named)
+        if not found and self.outputs and not empty.is_set():
+            empty.set()
+            assert go_on.wait(20)
+        return found
+
+    monkeypatch.setattr(Outbox, "peek", peek)
+    found: list[dict[str, Any]] = []
+    with up.client() as client:
+        client.put("/queries/q", json={"sql": TEXT})
+        reader = threading.Thread(target=lambda: found.extend(followed(client_to(up.url), "q", 10**9)))
+        reader.start()
+        up.wait_until(lambda: sum(up.server.app.open.values()) >= 1)
+        up.db.push("s", table(0, 3))
+        assert empty.wait(20)
+        up.db.push("s", table(3, 3))
+        up.db.subscription("q").close()
+        go_on.set()
+        reader.join()
+    assert [row["x"] for _, row in numbered(found)] == table(0, 6).column("x").to_pylist()
+    assert found[-1] == {"end": "closed"}
 
 
 def test_snapshots_are_asked_for_and_not_followed(up: Served) -> None:
