@@ -27,7 +27,7 @@ from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
-from nile.operators.strategies.ranked import first_told
+from nile.operators.strategies.ranked import can_rank, first_told, is_outlier_join
 from nile.operators.strategies.worth import check_worth, worth_of
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
@@ -331,11 +331,13 @@ class BoundJoin:
         shared = self.shared(home, plan)
         window = "the whole stream" if self.window is None else format_duration(self.window)
         keys = " = ".join(place.keyed for place in self.places)
-        how = (
-            f"exactly: {TOLD['chain'] if is_chain_join(plan) else 'every tuple probes'}"
-            if plan.is_exact
-            else f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
-        )
+        exactly = "every tuple probes"
+        if is_chain_join(plan) and not can_rank(plan):
+            exactly = TOLD["chain"]
+        elif self.is_pair and is_outlier_join(plan):
+            exactly = "tuples that may have partners are counted, then outliers' pairs made"
+        how = f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"
+        how = f"exactly: {exactly}" if plan.is_exact else how
         lines = [
             f"join {keys}{', every two' if len(self.places) > 2 else ''} within {window}",
             f"  {how}; budget {plan.budget} ({plan.costs.name} table); output {plan.output}",

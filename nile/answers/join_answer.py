@@ -22,7 +22,7 @@ from nile.operators.inputs.ruling import Partners, lent_grids, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.strategies.join import StrategyJoin, is_planned
-from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_ranked_join
+from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_outlier_join, is_ranked_join
 from nile.operators.strategies.worth import WorthJoin, Worths
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
@@ -83,7 +83,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
         elif any(one is not None for one in worths):
             weighed = WorthJoin(plan, joined, worths)
             self._join, running = weighed, weighed.run()
-        elif is_ranked_join(plan, joined):
+        elif is_outlier_join(plan) or is_ranked_join(plan, joined):
             ranked = RankedJoin(plan, joined)
             self._join, running = ranked, ranked.run()
         elif is_planned(plan):

@@ -99,6 +99,15 @@ def test_python_orders_as_sql_does_and_a_budget_of_everything_as_they_become_tru
     assert first.estimate.value == ordered.num_rows
 
 
+def test_outliers_of_a_budget_of_everything_come_as_they_complete(db):
+    query = db.join("a", "b", on="k", window=WINDOW).prefer("asc")
+    ordered, told = (answer.to_arrow().to_pylist() for answer in (query.run(), query.run(1.0)))
+    assert sorted(map(str, ordered)) == sorted(map(str, told))
+    completed = [max(row["left_ts"], row["right_ts"]) for row in told]
+    assert completed == sorted(completed) != [max(row["left_ts"], row["right_ts"]) for row in ordered]
+    assert "outliers' pairs made" in db.join("a", "b", on="k").prefer("asc").explain(1.0)
+
+
 def test_the_first_of_many_streams_under_a_budget_say_that_they_are_not_certain(db):
     query = db.join("a", "b", "c", on="k", window=WINDOW).prefer("desc")
     some = query.limit(5).run(0.5)

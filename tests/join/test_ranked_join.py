@@ -149,3 +149,18 @@ def test_any_part_of_a_composite_key_can_be_preferred(named: str, first: str) ->
     found = pairs(db.sql(text.format(f"WITH PREFERENCE desc {named}", first)).to_arrow())
     assert len(set(found)) == len(found) == (7 if first else len(exact))
     assert set(found) <= exact
+
+
+@pytest.mark.parametrize("budget", [None, 1.0])
+def test_tuples_that_are_sifted_out_are_accounted_for(budget: float | None) -> None:
+    n, shared = 4_000, 10
+    db = nile.connect()
+    for name, begin in (("a", 0), ("b", n - shared)):
+        keys = pa.array(np.arange(begin, begin + n), mask=np.arange(n) == 1_000)
+        db.register(name, pa.table({"ts": np.arange(n) / n, "k": keys}), time="ts")
+    query = db.join("a", "b", on="k").using(costs="engine")
+    figures = query.prefer("asc").run(budget).figures
+    plain = query.prefer("desc").run(budget).figures
+    assert figures == plain
+    assert figures.outputs == shared
+    assert (figures.arrivals, figures.nulls) == (2 * n, 2)

@@ -78,8 +78,12 @@ class Joined(Windowed, Protocol):
 
 
 def is_chain_join(plan: JoinPlan) -> bool:
-    """Whether a plan asks for every pair as a pair and prefers none, so that nothing is priced or summarised."""
-    return plan.is_exact and plan.output == "pairs" and not plan.preferred
+    """Whether a plan asks for every pair as a pair, so that nothing is priced or summarised.
+
+    A preference orders a whole answer only where it gives no budget (`RankedJoin` has that); asc leaves pairs out.
+    """
+    named = plan.preferred and (plan.preference == "asc" or plan.strategy != "")
+    return plan.is_exact and plan.output == "pairs" and not named
 
 
 def pairs_of(joined: Windowed) -> tuple[WindowJoin | None, Iterator[tuple[Array, Array]]]:

@@ -17,7 +17,7 @@ from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
 
-__all__ = ["RankedJoin", "best_found", "can_rank", "first_told", "is_ranked_join"]
+__all__ = ["RankedJoin", "best_found", "can_rank", "first_told", "is_outlier_join", "is_ranked_join"]
 
 Array = np.ndarray[Any, Any]
 
@@ -56,6 +56,12 @@ def is_ranked_join(plan: JoinPlan, joined: Joined) -> bool:
     return bool(spent <= granted)
 
 
+def is_outlier_join(plan: JoinPlan) -> bool:
+    """Whether a plan asks for every pair of an outlier, as they complete: none is found but by counting."""
+    asked = plan.preferred and plan.preference == "asc" and plan.strategy == ""
+    return asked and plan.is_exact and plan.output == "pairs"
+
+
 def first_told(plan: JoinPlan, *, pair: bool) -> str | None:
     """What EXPLAIN says of the outputs that come first; None: a whole answer in no order.  pair: of two streams."""
     what, made = (
@@ -74,8 +80,9 @@ def first_told(plan: JoinPlan, *, pair: bool) -> str | None:
 
 
 class RankedJoin(Unsampled):
-    """One run of a JoinPlan that asks for its first pairs, or for all in order (`is_ranked_join`).
+    """One run of a JoinPlan that asks for its first pairs, or for all in order (`is_ranked_join`), or for all outliers.
 
+    All outliers, where no order is asked for (`is_outlier_join`), come as they complete.
     A pair is as promising as the tuple that completes it.  desc: by how many pairs that tuple completes, most first;
     asc: pairs of outliers (`outlier_cap`) alone, by how many tuples of the key stand in both windows, fewest first.
     Of equals the tuple that came first, and of one tuple its newest partner first.  Cost: O(tuples) to count, then
@@ -94,13 +101,15 @@ class RankedJoin(Unsampled):
         if self.plan.preference == "asc":
             promising &= joined.standing <= self.plan.outlier_cap
         at = np.flatnonzero(promising)
+        if not can_rank(self.plan):
+            return at
         promise = -joined.standing[at] if self.plan.preference == "asc" else joined.matches[at]
         if first is not None and at.shape[0] > first:  # each completes a pair at least
             least = -np.partition(-promise, first - 1)[first - 1]
             kept = np.flatnonzero(promise > least)
             kept = np.sort(np.concatenate([kept, np.flatnonzero(promise == least)[: first - kept.shape[0]]]))
             at, promise = at[kept], promise[kept]
-        at = at[np.argsort(-promise, kind="stable")]
+        at = at[np.argsort(_narrow(promise.max(initial=0) - promise), kind="stable")]
         if first is not None:
             at = at[: int(np.searchsorted(np.cumsum(joined.matches[at]), first)) + 1]
         return at
@@ -132,10 +141,18 @@ class RankedJoin(Unsampled):
     @property
     def figures(self) -> JoinFigures:
         """What the whole run does, at the plan's prices: every tuple is inserted and looked up, few pairs are made."""
-        cost = float(np.rint(UNIT * exact_costs(self._counted.matches, self.plan.costs, ranges=False)).sum())
+        matches, arrivals = self._counted.matches, self._joined.left.ts.shape[0] + self._joined.right.ts.shape[0]
+        # Tuples that were sifted out before any was counted have no match.
+        every = np.concatenate([matches, np.zeros(arrivals - matches.shape[0], matches.dtype)])
+        cost = float(np.rint(UNIT * exact_costs(every, self.plan.costs, ranges=False)).sum())
         regions = int(self._arrivals.shape[0])
-        pruned = int(np.count_nonzero(self._counted.matches)) - regions
-        return self._figures_of(int(self._counted.side.shape[0]), self.outputs, regions, pruned, cost)
+        pruned = int(np.count_nonzero(matches)) - regions
+        return self._figures_of(arrivals, self.outputs, regions, pruned, cost)
+
+
+def _narrow(ranks: Array) -> Array:
+    """Ranks from 0 on in as few bytes as hold them: up to two are sorted by their digits, in a few passes."""
+    return ranks.astype(np.uint16) if ranks.max(initial=0) < 1 << 16 else ranks
 
 
 def best_found(parts: list[Outputs], order: Array, first: int) -> Outputs:
