@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 
 import nile
 
@@ -114,6 +115,81 @@ THREE = [
 @pytest.mark.parametrize("timed", ["abef", "", pytest.param("bef", marks=pytest.mark.slow)])
 def test_joins_of_three_and_more(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared(text, monkeypatch, timed) > 0
+
+
+WITHOUT_A_KEY = [
+    # all rows with all; conditions; equal once worked out; outer joins; chosen rows; three; below other clauses
+    "SELECT a.t, e.t AS u FROM a, few e WHERE e.d > 33",
+    "SELECT a.t, b.t AS u, a.f FROM a, b WHERE CAST(a.k AS DOUBLE) = b.k + 0.0 AND a.d < b.d",
+    "SELECT a.t, e.t AS u FROM few e, a WHERE a.f * 1e3 < e.f",
+    "SELECT a.t, b.t AS u FROM a, b WHERE a.k + 1 = b.k * 2 LIMIT 40 OFFSET 7",
+    "SELECT a.t, b.t AS u FROM a LEFT JOIN b ON a.f + 1e7 < b.f AND b.d = 4",
+    "SELECT a.t, e.t AS u FROM few e FULL JOIN a ON e.k * 1.0 = a.k / 2 AND a.f < e.f",
+    "SELECT a.t, e.t AS u FROM a RIGHT JOIN few e ON a.f + 1e7 < e.f",
+    "SELECT t FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.f + 1e7 < b.f AND b.d = 4)",
+    "SELECT t FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k * 1.0 = b.k + 1.0)",
+    "SELECT a.t, b.t AS u, c.t AS v FROM a, b, few c WHERE a.k = b.k AND a.f * 1e3 < c.f AND c.d > 35",
+    "SELECT a.t, b.t AS u, c.t AS v FROM few a, few b, a c WHERE a.f < b.f AND c.f < -1e7 AND c.d < b.d",
+    "SELECT a.d, count(*) AS n, sum(a.f * e.f) AS s FROM a, few e WHERE a.f + 1e6 < e.f GROUP BY a.d",
+    "SELECT count(*) AS n, sum(a.d) AS s FROM a, b, few c WHERE c.k = 3",
+    "SELECT a.t FROM a, empty e WHERE a.f < e.f",
+]
+
+
+@pytest.mark.parametrize("text", [
+    pytest.param(text, marks=() if n % 3 == 1 else pytest.mark.slow) for n, text in enumerate(WITHOUT_A_KEY)
+])  # fmt: skip
+@pytest.mark.parametrize("timed", ["abef", "", pytest.param("bef", marks=pytest.mark.slow)])
+def test_joins_without_an_equal_key(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(text, monkeypatch, timed) > 0
+
+
+@pytest.mark.parametrize("text", WITHOUT_A_KEY[1:10:2])
+def test_joins_without_an_equal_key_as_duckdb_has_them(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nile.engine.connect.LEAST_ROOM", ROOM)
+    db = fresh_duckdb()
+    for name, rows in TABLES.items():
+        db.register(name, rows)
+    text = text.replace(" LIMIT 40 OFFSET 7", "")
+    answer = opened(f"{ROOM}").sql(text)
+    found = [tuple(row.values()) for batch in answer.batches() for row in batch.to_pylist()]
+    assert sorted(map(repr, found)) == sorted(map(repr, db.sql(text).fetchall()))
+
+
+def test_keys_of_different_widths_and_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doubles and text are parted though their types differ, times of two units are joined block by block."""
+    rng = np.random.default_rng(6)
+    n = 1_500
+    whole, halves = np.arange(n), rng.integers(0, n, n) / 2
+    one = pa.table({"f": halves, "s": [f"x{v}" for v in halves], "w": pa.array(whole).cast(pa.timestamp("s"))})
+    other = pa.table({
+        "g": halves[::-1].astype(np.float32), "s": pa.array([f"x{v}" for v in halves[::-1]], pa.large_string()),
+        "w": pa.array(whole[::-1] * 1_000).cast(pa.timestamp("ms")),
+    })  # fmt: skip
+    texts = [f"SELECT p.f, q.g, p.w, q.w AS v FROM p {kind} JOIN q ON {on}"
+             for kind in ("INNER", "LEFT") for on in ("p.f = q.g", "p.s = q.s", "p.w = q.w")]  # fmt: skip
+    for text in texts:
+        wanted = nile.connect().register("p", one).register("q", other).sql(text).to_arrow()
+        assert wanted.num_rows > n / 2
+        with monkeypatch.context() as patch:
+            patch.setattr("nile.engine.connect.LEAST_ROOM", ROOM)
+            answer = nile.connect(memory=f"{ROOM}").register("p", one).register("q", other).sql(text)
+            found = pa.Table.from_batches(list(answer.batches()), answer.schema)
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist())), text
+        assert answer.spilled_bytes > 0
+
+
+def test_more_candidates_than_memory_are_looked_at_one_chunk_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine million pairs of rows, of which three meet the condition: none of them is refused for the others."""
+    rows = pa.table({"v": np.arange(3_000)})
+    monkeypatch.setattr("nile.engine.connect.LEAST_ROOM", 1 << 20)
+    db = nile.connect(memory="1MB").register("p", rows).register("q", rows)
+    assert db.sql("SELECT p.v, q.v AS w FROM p, q WHERE p.v + 2997 <= q.v ORDER BY p.v, q.v").fetchall() == [
+        (0, 2997), (0, 2998), (0, 2999), (1, 2998), (1, 2999), (2, 2999)
+    ]  # fmt: skip
+    assert db.sql("SELECT p.v FROM p, q WHERE p.v + 2999 <= q.v").fetchall() == [(0,)]
+    with pytest.raises(nile.MemoryRefused, match=r"9,000,000 rows need about .* allows an answer"):
+        db.sql("SELECT p.v, q.v AS w FROM p, q").to_arrow()
 
 
 def test_inputs_that_fit_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

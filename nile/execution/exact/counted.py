@@ -19,8 +19,8 @@ from nile.execution.exact.batches import NUMBER, Batches, fitted, numbered, numb
 from nile.execution.exact.counting import bases_of, known_of
 from nile.execution.exact.joining import Side, combinations_of_rows
 from nile.execution.exact.one_group import OneGroup
-from nile.execution.exact.paired import are_hashed_alike, combined, keys_of, with_key
-from nile.execution.exact.parting import Given, all_that_fits, parts_by, parts_of_all, row_hashes
+from nile.execution.exact.paired import combined, with_key
+from nile.execution.exact.parting import Given, all_that_fits, are_hashed_alike, parts_by, parts_of_all, row_hashes
 from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import by_number, footprint, together
 from nile.execution.values import column_of, schema_of, value_of
@@ -47,20 +47,19 @@ class CountedInParts:
     share: int
 
     @property
-    def keys(self) -> list[tuple[str, ...]] | None:
-        """The columns of each input by whose hashes all can be parted; () for a join of all rows with all; None where
-        none is hashed alike.
-        """
+    def keys(self) -> list[tuple[str, ...]]:
+        """The columns of each input by whose hashes all can be parted; () of each where none is hashed alike."""
         join = self.join
-        if not join.equal:
-            return [()] * len(join.inputs)
+        none: list[tuple[str, ...]] = [()] * len(join.inputs)
         if len(join.inputs) == 2:
-            pairs = keys_of(join)
-            return [tuple(pair[k] for pair in pairs) for k in (0, 1)] if pairs else None
-        on, rest = one_key(join)
+            kinds = [{field.name: field.type for field in each.fields} for each in join.inputs]
+            pairs = [(a, b) if a in kinds[0] else (b, a) for a, b in join.equal]
+            alike = [(a, b) for a, b in pairs if are_hashed_alike([kinds[0][a], kinds[1][b]])]
+            return [tuple(pair[k] for pair in alike) for k in (0, 1)]
+        on, rest = one_key(join) if join.equal else (None, [])
         types = {field.name: field.type for each in join.inputs for field in each.fields}
         if on is None or rest or not are_hashed_alike([types[name] for name in on]):
-            return None
+            return none
         return [(name,) for name in on]
 
     def rows(self, inputs: Sequence[Batches], tell: Callable[[int], None]) -> Batches:
@@ -95,7 +94,6 @@ class CountedInParts:
     ) -> Batches:  # fmt: skip
         """Rows of the inputs that aggregates are of, with their weights."""
         join, keys = self.join, self.keys
-        assert keys is not None
         given = []
         for batches, each, key in zip(inputs, join.inputs, keys, strict=True):
             plain = schema_of(each.fields)

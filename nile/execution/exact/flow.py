@@ -2,7 +2,6 @@
 
 What groups, tells rows equal or orders them keeps a share of memory and writes the rest to temporary files, parted by
 hash or in sorted runs; rows come out as those of `nile.execution.exact.relational` do, in the same order, bit for bit.
-Inputs of joins without an equal key, or with keys of types that are not hashed alike, are held whole.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nile.answers.tabular import held_together, room_for_answers, row_bytes
+from nile.answers.tabular import room_for_answers, row_bytes
 from nile.base.spill import Spill, Spills
-from nile.execution.choice import is_chain
 from nile.execution.exact.batches import (
     NUMBER,
     Batches,
@@ -30,13 +28,13 @@ from nile.execution.exact.batches import (
 from nile.execution.exact.counted import CountedInParts
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
-from nile.execution.exact.joining import Side, joined
+from nile.execution.exact.joining import Side
 from nile.execution.exact.one_group import OneGroup
-from nile.execution.exact.paired import Input, Pairing, can_be_paired, passed, placed, sides_in_parts
+from nile.execution.exact.paired import Input, Pairing, passed, placed, sides_in_parts
 from nile.execution.exact.parting import parts_by
 from nile.execution.exact.partitions import over_in_parts
 from nile.execution.exact.pieces import Pieces
-from nile.execution.exact.relational import Path, Relational, as_left, grouped, left_after
+from nile.execution.exact.relational import Path, as_left, grouped, left_after
 from nile.execution.exact.several import is_timed, joined_by_steps, steps_of
 from nile.execution.exact.sorting import CODES, Sorter, by_number, footprint, together
 from nile.execution.exact.unnesting import unnested_rows
@@ -83,18 +81,16 @@ def flows(home: Home, plan: Plan) -> bool:
 
 
 class Flow:
-    """Evaluates plans.  leaf: the rows of a leaf as a Side, for what is held whole; counts: as of Relational."""
+    """Evaluates plans.  counts: as of `nile.execution.exact.relational.Relational`."""
 
     def __init__(
         self,
         reading: Reading,
-        leaf: Callable[[Stream | ops.Relation], Side],
         counts: dict[Path, int],
         spills: Spills,
         plan: Plan,
     ) -> None:
         self._reading = reading
-        self._whole = Relational(leaf, counts)
         self._counts = counts
         self._spills = spills
         self._share = min(room_for_answers() // _SHARE, _LARGEST)
@@ -116,15 +112,11 @@ class Flow:
         match plan:
             case Stream() | ops.Relation():
                 return self._leaf(plan)
-            case ops.Join() | ops.Outer() if can_be_paired(plan):
-                return self._paired(plan, path, most)
             case ops.Join() if steps := steps_of(plan):
                 given = [self._placeable(each, (*path, k)) for k, each in enumerate(plan.inputs)]
                 return joined_by_steps(plan, steps, given, self._spills, self._share, self._reading.threads, most)
-            case ops.Join():
-                return joined(plan, self._sides(plan, path))
-            case ops.Outer():
-                return self._held(plan, path)
+            case ops.Join() | ops.Outer():
+                return self._paired(plan, path, most)
             case ops.Group() if (found := join_below(plan)) is not None:
                 return self._grouped_join(plan, *found, path)
             case ops.SetOperation():
@@ -161,21 +153,6 @@ class Flow:
             yield from (batch for _, batch in self._reading.again(leaf))
         else:
             yield from self._reading.relation_batches(leaf)
-
-    def _held(self, plan: Plan, path: Path) -> Batches:
-        yield self._whole.rows(plan, path)
-
-    def _sides(self, join: ops.Join, path: Path) -> list[Side]:
-        """The inputs of a join, held."""
-        sides = []
-        for k, each in enumerate(join.inputs):
-            if is_chain(each):
-                sides.append(self._whole.side(each, (*path, k)))
-            else:
-                schema = schema_of(each.fields)
-                rows = held_together(fitted(batch, schema) for batch in self.rows(each, (*path, k)))
-                sides.append(Side(together(rows, schema)))
-        return sides
 
     def sides_in_parts(self, join: ops.Join, path: Path) -> Iterator[list[Side]]:
         """The inputs of a join that `parts_by_key`, part by part: what joins is in one."""
@@ -220,39 +197,18 @@ class Flow:
     def _grouped_join(self, plan: ops.Group, join: ops.Join, between: Sequence[ops.Project], path: Path) -> Batches:
         at = (*path, *(0,) * (len(between) + 1))
         none = [Side(together([], schema_of(each.fields))) for each in join.inputs]
-        can_be_counted = grouped_rows(plan, join, between, none) is not None
-        if not can_be_counted and (can_be_paired(join) or steps_of(join)):
+        if grouped_rows(plan, join, between, none) is None:
             yield from self._grouped(plan, self.rows(plan.input, (*path, 0)))
             return
         paths = [at[: len(at) - k] for k in range(len(between) + 1)]
-        counted = CountedInParts(plan, join, between, self._spills, self._share)
-        if can_be_counted and counted.keys is not None:
-            self._counts.update(dict.fromkeys(paths, 0))
-
-            def tell(outputs: int) -> None:
-                for each in paths:
-                    self._counts[each] += outputs
-
-            yield from counted.rows([self.rows(each, (*at, k)) for k, each in enumerate(join.inputs)], tell)
-            return
-        sides = self._sides(join, at)
-        if (found := grouped_rows(plan, join, between, sides)) is not None:
-            rows, outputs = found
-            self._counts.update(dict.fromkeys(paths, outputs))
-            yield rows
-            return
         self._counts.update(dict.fromkeys(paths, 0))
 
-        def below() -> Batches:
-            for found in joined(join, sides):
-                batch = found
-                for step in between:
-                    batch = maker(step.items)(batch)
-                for each in paths:
-                    self._counts[each] += batch.num_rows
-                yield batch
+        def tell(outputs: int) -> None:
+            for each in paths:
+                self._counts[each] += outputs
 
-        yield from self._grouped(plan, below())
+        counted = CountedInParts(plan, join, between, self._spills, self._share)
+        yield from counted.rows([self.rows(each, (*at, k)) for k, each in enumerate(join.inputs)], tell)
 
     def _parts(
         self, batches: Batches, schema: pa.Schema, keys: Callable[[pa.RecordBatch], Sequence[pa.Array]]

@@ -22,10 +22,11 @@ from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
 from nile.execution.choice import is_chain
+from nile.execution.exact.parting import computed_keys
 from nile.execution.exact.physical import equalities, one_key
-from nile.execution.values import all_of, filtered
+from nile.execution.values import all_of, column_of, filtered
 from nile.expressions.tree import Node, columns_of
-from nile.operators.common.partners import partners, surely_fewer
+from nile.operators.common.partners import pairs_in_order, partners, surely_fewer
 from nile.operators.common.rows import join_codes
 from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leaves_of
 from nile.summaries.errors import ConfigError
@@ -62,7 +63,8 @@ def joined(
     (`nile.exact.join.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
     threads: how many two streams may be joined on, None for all cores; what comes out does not depend on it.
     Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
-    without a window, whose pairs are found chunk by chunk.  Raises KeyTypeError, MemoryRefused, ConfigError.
+    without a window and two inputs without a key, whose pairs are found chunk by chunk.
+    Raises KeyTypeError, MemoryRefused, ConfigError.
     """
     on, rest = one_key(node) if node.equal else (None, [])
     graph = _graph(node, sides)
@@ -83,6 +85,11 @@ def joined(
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
         for found in chain.pairs():
             yield _materialised(sides, found, node.condition, wanted)
+        return
+    if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
+        codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
+        for both in pairs_in_order(codes, [side.ts for side in sides], _CHUNK):
+            yield _materialised(sides, both, node.condition, wanted)
         return
     index = _combinations(node, sides)
     for begin in range(0, index[0].shape[0], _CHUNK):
@@ -235,6 +242,13 @@ def _is_chain(node: Join, sides: Sequence[Side]) -> bool:
     if len(sides) != 2 or not node.equal or node.constraints or any(side.ts is None for side in sides):
         return False
     return sides[0].window is None and sides[1].window is None
+
+
+def _computed(node: Join, sides: Sequence[Side]) -> list[tuple[pa.Array, pa.Array]]:
+    """What a condition asks to be equal of the rows of two inputs; () where one has no rows to work it out of."""
+    if not all(map(len, sides)):
+        return []
+    return [(column_of(one, sides[0].batch), column_of(other, sides[1].batch)) for one, other in computed_keys(node)]
 
 
 def _owner(sides: Sequence[Side], column: str) -> int:

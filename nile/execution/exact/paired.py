@@ -1,7 +1,9 @@
 """Joins of two inputs of more rows than memory holds: in parts by their keys, put in the order of a join without limit.
 
 Rows carry their number in their input and, of a stream, their time; from these follows where a pair stands among all
-that `joined` finds.  What is found in parts is sorted by that, on disk if there is much of it.
+that `joined` finds.  What is found in parts is sorted by that, on disk if there is much of it.  Inputs without a key
+that is hashed are joined block by block (Kim, On optimizing an SQL-like nested query, TODS 7, 1982): of tables, and of
+a stream beside one, all pairs of one block come before those of the next, so no more than a block's are sorted.
 """
 
 from __future__ import annotations
@@ -18,16 +20,26 @@ from nile.base.spill import Spill, Spills
 from nile.execution.exact.batches import Batches, fitted
 from nile.execution.exact.joining import Side, joined
 from nile.execution.exact.outer import has_partner
-from nile.execution.exact.parting import Given, all_that_fits, blocks, one_part, parts_of_all, row_hashes
+from nile.execution.exact.parting import (
+    Given,
+    all_that_fits,
+    are_hashed_alike,
+    blocks,
+    computed_keys,
+    one_part,
+    parts_of_all,
+    row_hashes,
+)
 from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import Sorter, together
-from nile.execution.values import filtered, maker, schema_of
+from nile.execution.values import column_of, filtered, maker, schema_of
+from nile.expressions.binding import kind_of
+from nile.expressions.tree import Column, Node
 from nile.sql.plan import Field, Filter, Join, Limit, Outer, Plan, Project, Relation, inputs_of
 from nile.summaries.heavy import pa
 
 __all__ = [
-    "Input", "Pairing", "are_hashed_alike", "can_be_paired", "combined", "keys_of", "parts_by_key", "passed", "placed",
-    "sides_in_parts", "with_key",
+    "Input", "Pairing", "combined", "keys_of", "parts_by_key", "passed", "placed", "sides_in_parts", "with_key",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -38,29 +50,16 @@ TIMES = ("\0left time", "\0right time")
 _PLACE = ("\0stage", "\0time", "\0side", "\0row", "\0partner")
 """What rows are ordered by: pairs before rows without a partner; when a pair is complete and by which row."""
 _CHOSEN = ("semi", "anti", "mark")
-_AT_ONCE = 1 << 20
-"""Pairs that are looked at at once where there is no key."""
 
 
-def can_be_paired(plan: Join | Outer) -> bool:
-    """Whether a join is of two inputs whose pairs need not all be looked at together."""
-    chosen = isinstance(plan, Outer) and plan.kind in _CHOSEN
-    return len(inputs_of(plan)) == 2 and (bool(keys_of(plan)) or chosen)
-
-
-def keys_of(plan: Join | Outer) -> list[tuple[str, str]]:
-    """The pairs of key columns, left and right, whose values have the same hashes where they are equal."""
+def keys_of(plan: Join | Outer) -> list[tuple[Node, Node]]:
+    """What must be equal of the left and of the right input of two, and has the same hashes where it is equal."""
     left, right = inputs_of(plan)
     kinds = [{field.name: field.type for field in each.fields} for each in (left, right)]
     pairs = [(a, b) if a in kinds[0] else (b, a) for a, b in plan.equal]
-    return [(a, b) for a, b in pairs if are_hashed_alike([kinds[0][a], kinds[1][b]])]
-
-
-def are_hashed_alike(kinds: Sequence[pa.DataType]) -> bool:
-    """Whether equal values of these types have equal hashes: whole numbers of any width, and others of one type."""
-    if all(map(pa.types.is_integer, kinds)):
-        return True
-    return len(set(kinds)) == 1 and not pa.types.is_nested(kinds[0])
+    alike = [(a, b) for a, b in pairs if are_hashed_alike([kinds[0][a], kinds[1][b]])]
+    columns = [(Column(a, kind_of(kinds[0][a])), Column(b, kind_of(kinds[1][b]))) for a, b in alike]
+    return [*columns, *computed_keys(plan)]
 
 
 def parts_by_key(plan: Plan) -> bool:
@@ -82,7 +81,8 @@ def sides_in_parts(join: Join, inputs: Sequence[Batches], spills: Spills, share:
     for batches, plan, key in zip(inputs, join.inputs, on, strict=True):
         schema = schema_of(plan.fields)
         at = schema.get_field_index(key)
-        given.append(Given(with_key(batches, schema, (at,)), schema, partial(_hashes, (at,))))
+        column = Column(key, kind_of(schema.field(at).type))
+        given.append(Given(with_key(batches, schema, (at,)), schema, partial(_hashes, (column,))))
     for part in parts_of_all(given, spills, share):
         for some in combined(part, share // len(part)):
             yield [Side(rows, np.arange(rows.num_rows)) for rows in some]
@@ -174,55 +174,68 @@ class Pairing:
         ordered: False where pairs of an inner join may come in any order; then none of them is written.
         Raises KeyTypeError, MemoryRefused.
         """
+        keys = keys_of(self._plan)
         given = [
-            Given(_cast(each.batches, schema), schema, partial(_hashes, at), kept)
-            for each, schema, at, kept in zip(self._inputs, self._schemas, self._keys(), self._kept, strict=True)
+            Given(_cast(each.batches, schema), schema, partial(_hashes, [pair[k] for pair in keys]), kept)
+            for k, (each, schema, kept) in enumerate(zip(self._inputs, self._schemas, self._kept, strict=True))
         ]
         held, fits = all_that_fits(given, 2 * self._share)
         if fits:
             yield from self._at_once([together(rows, each.schema) for rows, each in zip(held, given, strict=True)])
             return
-        sorter = Sorter(self._spills, self._placed, _order, self._share, most)
+        sorter = self._sorter(most)
         given = [
             replace(each, batches=self._with_keys(chain(rows, each.batches), k, sorter))
             for k, (rows, each) in enumerate(zip(held, given, strict=True))
         ]
-        if keys_of(self._plan):
+        first, block_by_block = 0, False
+        if keys:
             parts = parts_of_all(given, self._spills, self._share)
         else:
             parts = iter([[one_part(each, self._spills, self._share // 2) for each in given]])
-        for left, right in parts:
+            timed = [each.timed for each in self._inputs]
+            first, block_by_block = int(timed == [False, True]), not all(timed)
+        for part in parts:
+            there = self._share // 2
             seen: list[Array] = []
-            for mine in blocks(left, self._share // 2):
+            for mine in blocks(part[first], there):
                 partnered = np.zeros(mine.num_rows, np.bool_)
-                for at, theirs in enumerate(blocks(right, self._share // 2)):
+                some = self._sorter(most) if block_by_block else sorter
+                for at, theirs in enumerate(blocks(part[1 - first], there)):
                     if at == len(seen):
                         seen.append(np.zeros(theirs.num_rows, np.bool_))
-                    for found in self._pairs((mine, theirs), (partnered, seen[at])):
-                        if ordered:
-                            sorter.add(self._with_place(self._columns(found), self._place(found)))
-                        else:
+                    rows, marks = [mine, theirs][:: 1 - 2 * first], [partnered, seen[at]][:: 1 - 2 * first]
+                    in_order = block_by_block and not self._plan.equal and part[1 - first] is theirs
+                    ts = [self._times(k, each) for k, each in enumerate(rows)] if in_order else None
+                    for found in self._pairs(rows, marks, ts):
+                        if in_order or not ordered:
                             yield pa.RecordBatch.from_arrays(self._columns(found), schema=self._out)
-                self._put_alone(0, mine, partnered, sorter)
-            for at, theirs in enumerate(blocks(right, self._share // 2)):
-                self._put_alone(1, theirs, seen[at], sorter)
-        for batch in sorter.rows():
-            yield batch.select(list(range(len(self._marked))))
+                        else:
+                            some.add(self._with_place(self._columns(found), self._place(found)))
+                if block_by_block:
+                    yield from self._without_place(some)
+                self._put_alone(first, mine, partnered, sorter)
+            for at, theirs in enumerate(blocks(part[1 - first], there)):
+                self._put_alone(1 - first, theirs, seen[at], sorter)
+        yield from self._without_place(sorter)
+
+    def _sorter(self, most: int | None) -> Sorter:
+        return Sorter(self._spills, self._placed, _order, self._share, most)
+
+    def _without_place(self, sorter: Sorter) -> Batches:
+        return (batch.select(list(range(len(self._marked)))) for batch in sorter.rows())
+
+    def _times(self, k: int, rows: pa.RecordBatch) -> Array | None:
+        return _whole(rows, TIMES[k]) if self._inputs[k].timed else None
 
     def _at_once(self, rows: Sequence[pa.RecordBatch]) -> Batches:
         """What memory holds, in the order in which it is found."""
         partnered = [np.zeros(each.num_rows, np.bool_) for each in rows]
-        ts = [_whole(each, TIMES[k]) if self._inputs[k].timed else None for k, each in enumerate(rows)]
-        for found in self._pairs(rows, partnered, ts):
+        for found in self._pairs(rows, partnered, [self._times(k, each) for k, each in enumerate(rows)]):
             yield pa.RecordBatch.from_arrays(self._columns(found), schema=self._marked)
         for k, each in enumerate(rows):
             if (alone := self._alone(k, each, partnered[k])) is not None:
                 yield pa.RecordBatch.from_arrays(alone[0], schema=self._marked)
-
-    def _keys(self) -> list[list[int]]:
-        """The places of the keys in both inputs."""
-        pairs = keys_of(self._plan)
-        return [[schema.get_field_index(pair[k]) for pair in pairs] for k, schema in enumerate(self._schemas)]
 
     def _with_keys(self, batches: Batches, k: int, sorter: Sorter) -> Batches:
         """Rows whose keys are all there; others have no partner and go straight to the sorter."""
@@ -248,16 +261,10 @@ class Pairing:
     ) -> Batches:
         """The pairs of two pieces of the inputs, where they are wanted; marks who has a partner, bool [n] each.
 
-        ts: the times that order pairs; None: any order, without all pairs in memory.
+        ts: the times that order pairs, of each input; None: any order, without all pairs in memory.
         """
         left, right = rows
         if not left.num_rows or not right.num_rows:
-            return
-        most = left.num_rows if self._plan.equal else max(1, _AT_ONCE // right.num_rows)
-        if left.num_rows > most:
-            for begin in range(0, left.num_rows, most):
-                end = begin + most
-                yield from self._pairs((left.slice(begin, most), right), (partnered[0][begin:end], partnered[1]))
             return
         times = [np.arange(each.num_rows) for each in rows] if ts is None else ts
         sides = [Side(each, its) for each, its in zip(rows, times, strict=True)]
@@ -277,7 +284,7 @@ class Pairing:
         return [found.column(found.schema.get_field_index(field.name)) for field in self._out]
 
     def _place(self, found: pa.RecordBatch) -> list[Array]:
-        """Where pairs stand: by the tuple that completes them, its newest partner first; without times by the left."""
+        """Where pairs stand: by the tuple that completes them, with a key its newest partner first; else by left."""
         left, right = (_whole(found, name) for name in NUMBERS)
         none = np.zeros(left.shape[0], np.int64)
         timed = [each.timed for each in self._inputs]
@@ -285,9 +292,10 @@ class Pairing:
             return [none, none, none, *((right, left) if timed[1] else (left, right))]
         times = [_whole(found, name) for name in TIMES]
         by_right = times[1] >= times[0]
+        partner = np.where(by_right, left, right)
         return [
             none, np.maximum(*times), by_right.astype(np.int64), np.where(by_right, right, left),
-            -np.where(by_right, left, right),
+            -partner if self._plan.equal else partner,
         ]  # fmt: skip
 
     def _alone(self, k: int, rows: pa.RecordBatch, partnered: Array) -> tuple[list[pa.Array], Array] | None:
@@ -328,8 +336,8 @@ def _cast(batches: Batches, schema: pa.Schema) -> Batches:
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def _hashes(at: Sequence[int], batch: pa.RecordBatch) -> Array:
-    return row_hashes([batch.column(k) for k in at], batch.num_rows)
+def _hashes(keys: Sequence[Node], batch: pa.RecordBatch) -> Array:
+    return row_hashes([column_of(key, batch) for key in keys], batch.num_rows)
 
 
 def _order(batch: pa.RecordBatch) -> Array:

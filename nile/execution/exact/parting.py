@@ -15,11 +15,18 @@ import numpy as np
 
 from nile.base.spill import Spill, Spills
 from nile.execution.exact.sorting import footprint, together
+from nile.execution.values import column_of, schema_of
+from nile.expressions.tree import Compare, Node, columns_of, conjuncts
 from nile.operators.common.rows import row_codes
+from nile.sql.plan import Join, Outer, inputs_of
 from nile.summaries.hashing import key_words, mixed
 from nile.summaries.heavy import pa
+from nile.summaries.key_types import key_family
 
-__all__ = ["Given", "all_that_fits", "apart", "blocks", "one_part", "parts", "parts_by", "parts_of_all", "row_hashes"]
+__all__ = [
+    "Given", "all_that_fits", "apart", "are_hashed_alike", "blocks", "computed_keys", "one_part", "parts", "parts_by",
+    "parts_of_all", "row_hashes",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Hashes = Callable[[pa.RecordBatch], Array]
@@ -43,6 +50,41 @@ def row_hashes(columns: Sequence[pa.Array], rows: int) -> Array:
             words = np.where(valid, words, _NULL)
         hashes = mixed(hashes + mixed(words.view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15))
     return hashes
+
+
+def are_hashed_alike(kinds: Sequence[pa.DataType]) -> bool:
+    """Whether values of these types that are equal have equal hashes.
+
+    Whole numbers of any width have, doubles of any, and text of any layout; not times of different units.
+    """
+    if all(map(pa.types.is_integer, kinds)):
+        return True
+    if any(map(pa.types.is_nested, kinds)):
+        return False
+    if len(set(kinds)) == 1:
+        return True
+    return not any(map(pa.types.is_temporal, kinds)) and len({key_family(kind, where="key") for kind in kinds}) == 1
+
+
+def computed_keys(node: Join | Outer) -> list[tuple[Node, Node]]:
+    """What a join without equal columns asks to be equal of its left and of its right input, if it is hashed alike.
+
+    As `CAST(a.x AS DOUBLE) = b.y` and `lower(a.s) = b.s` do: no other pairs can meet the condition.
+    """
+    inputs = inputs_of(node)
+    if node.equal or len(inputs) != 2:
+        return []
+    none = [pa.RecordBatch.from_pylist([], schema_of(each.fields)) for each in inputs]
+    found = []
+    for each in conjuncts(node.condition):
+        if not isinstance(each, Compare) or each.operator != "=":
+            continue
+        for pair in ((each.left, each.right), (each.right, each.left)):
+            of = zip(pair, none, strict=True)
+            if all(set(columns_of(side)) <= set(rows.schema.names) and any(columns_of(side)) for side, rows in of):
+                types = [column_of(side, rows).type for side, rows in zip(pair, none, strict=True)]
+                found += [pair] if are_hashed_alike(types) else []
+    return found
 
 
 def parts(

@@ -23,7 +23,7 @@ from nile.execution.exact.joining import Side, in_pairs, joined, refuse_beyond
 from nile.execution.exact.paired import parts_by_key
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
-from nile.execution.exact.several import goes_by_steps
+from nile.execution.exact.several import is_countable
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.reading import Leaf, Reading
 from nile.execution.values import filtered, maker, schema_of
@@ -195,7 +195,8 @@ class ExactRun(Run):
         plan: Plan = self.query.plan
         flat = is_flat_join(plan.input if isinstance(plan, Limit) else plan)
         parted = flat and parts_by_key(plan)
-        if (not flat or (not self.held_whole and (parted or goes_by_steps(plan)))) and flows(self._home, plan):
+        whole = flat and self.held_whole and (parted or is_countable(plan))
+        if not whole and flows(self._home, plan):
             yield from self._flowing(parted)
             return
         leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
@@ -215,7 +216,7 @@ class ExactRun(Run):
 
     def _flowing(self, parted: bool) -> Iterator[pa.RecordBatch]:
         """The snapshot of rows that memory may not hold.  parted: of one join, whose parts come as they are."""
-        flow = Flow(self._reading, self._side, self.counts, self._spills, self.query.plan)
+        flow = Flow(self._reading, self.counts, self._spills, self.query.plan)
         try:
             if parted:
                 yield from self._limited(lambda below, path: self._flat(below, path, self._side, flow))

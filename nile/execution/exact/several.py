@@ -16,15 +16,15 @@ import numpy as np
 from nile.base.spill import Spills
 from nile.execution.choice import is_chain
 from nile.execution.exact.batches import Batches, fitted
-from nile.execution.exact.paired import Input, Pairing, can_be_paired, placed
+from nile.execution.exact.paired import Input, Pairing, placed
 from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import Sorter
 from nile.execution.values import all_of, schema_of
 from nile.expressions.tree import columns_of, conjuncts
-from nile.sql.plan import Field, Filter, Join, Limit, Plan, Project, Relation, Stream, leaves_of
+from nile.sql.plan import Field, Join, Limit, Plan, Project, Relation, Stream, leaves_of
 from nile.summaries.heavy import pa
 
-__all__ = ["Step", "goes_by_steps", "is_timed", "joined_by_steps", "steps_of"]
+__all__ = ["Step", "is_countable", "is_timed", "joined_by_steps", "steps_of"]
 
 Array = np.ndarray[Any, Any]
 Given = Iterator[tuple[pa.RecordBatch, Array | None]]
@@ -43,17 +43,15 @@ def is_timed(plan: Plan) -> bool:
     return is_chain(plan) and isinstance(leaves_of(plan)[0], Stream)
 
 
-def goes_by_steps(plan: Plan) -> bool:
-    """Whether the join below selections and projections is one of `steps_of`."""
-    while isinstance(plan, Filter | Project | Limit):
+def is_countable(plan: Plan) -> bool:
+    """Whether a join below projections has no condition but keys: its outputs can be counted without making them."""
+    while isinstance(plan, Project | Limit):
         plan = plan.input
-    return isinstance(plan, Join) and bool(steps_of(plan))
+    return isinstance(plan, Join) and plan.condition is None
 
 
 def steps_of(plan: Join) -> list[Step]:
-    """One input after the other, in the order in which `joined` takes them; () where one has no equal key with others
-    before it.
-    """
+    """One input after the other, in the order in which `joined` takes them; () of two, or in windows."""
     owner = {field.name: k for k, each in enumerate(plan.inputs) for field in each.fields}
     if len(plan.inputs) < 3 or plan.constraints or not all(name in owner for pair in plan.equal for name in pair):
         return []
@@ -68,17 +66,14 @@ def steps_of(plan: Join) -> list[Step]:
         )  # fmt: skip
         other = next(linked, None)
         if other is None:
-            return []
+            other = next(k for k in range(len(plan.inputs)) if k not in taken)
         own = [(i, a, j, b) for i, a, j, b in links if other in (i, j) and taken & {i, j}]
         equal = tuple((a, b) if j == other else (b, a) for _, a, j, b in own)
         names = {field.name for field in (*fields, *wide[other])}
         now = [node for node in left if set(columns_of(node)) <= names]
         left = [node for node in left if node not in now]
         inputs = (Relation("\0so far", "\0so far", fields), Relation("\0other", "\0other", wide[other]))
-        step = Step(other, Join(inputs, equal, all_of(*now) if now else None))
-        if not can_be_paired(step.join):
-            return []
-        found.append(step)
+        found.append(Step(other, Join(inputs, equal, all_of(*now) if now else None)))
         taken.add(other)
         fields = (*fields, *wide[other])
     return found

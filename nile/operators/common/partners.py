@@ -1,9 +1,9 @@
-"""How many outputs of a join each row of one input is in, without the outputs."""
+"""Which rows of two inputs are equal in their keys, and how many outputs of a join each row is in."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from nile.operators.common.rows import join_codes
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa
 
-__all__ = ["partners", "surely_fewer"]
+__all__ = ["pairs_in_order", "partners", "surely_fewer"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 1 << 62
@@ -53,6 +53,48 @@ def partners(
         for each in counts:
             found *= each[known]
     return found
+
+
+def pairs_in_order(codes: tuple[Array, Array], ts: Sequence[Array | None], most: int) -> Iterator[tuple[Array, Array]]:
+    """The pairs of rows of two inputs with equal codes, `most` at a time: int64 [m] of each input.
+
+    codes: int64 [n], [m], below n + m, -1 equals none; ts: as of `partners`.  Of two inputs with times in the order of
+    the tuples that complete them, (time, input, row), each with its partners as they came; else by the rows of the
+    input with times, or the left ones.  O(rows log rows), and about 100 bytes a row.
+    """
+    rows = [each.shape[0] for each in codes]
+    if ts[0] is not None and ts[1] is not None:
+        bounds = [np.searchsorted(ts[1], ts[0], side="left"), np.searchsorted(ts[0], ts[1], side="right")]
+        order = np.argsort(np.concatenate([ts[0], ts[1]]), kind="stable")
+    else:
+        first = int(ts[1] is not None)
+        bounds = [np.full(n, rows[1 - k] if k == first else 0, np.int64) for k, n in enumerate(rows)]
+        order = np.arange(sum(rows)) if first == 0 else np.roll(np.arange(sum(rows)), -rows[0])
+    begins, counts, listed = [], [], []
+    for k, own in enumerate(codes):
+        keyed = np.flatnonzero(codes[1 - k] >= 0)
+        width = rows[1 - k] + 1
+        place = codes[1 - k][keyed] * width + keyed
+        place.sort()
+        begin = np.searchsorted(place, own * width)
+        begins.append(begin)
+        counts.append(np.where(own >= 0, np.searchsorted(place, own * width + bounds[k]) - begin, 0))
+        listed.append(place % width)
+    begin, count = (np.concatenate(each)[order] for each in (begins, counts))
+    ends = np.cumsum(count)
+    skip = begin - (ends - count)
+    total = int(ends[-1]) if ends.shape[0] else 0
+    for at in range(0, total, most):
+        pair = np.arange(at, min(at + most, total))
+        done = np.searchsorted(ends, pair, side="right")
+        row = order[done]
+        by_right = row >= rows[0]
+        there = skip[done] + pair
+        other = np.empty_like(row)
+        other[by_right] = listed[1][there[by_right]]
+        other[~by_right] = listed[0][there[~by_right]]
+        row = row - by_right * rows[0]
+        yield np.where(by_right, other, row), np.where(by_right, row, other)
 
 
 def surely_fewer(keys: Sequence[Sequence[Any]], rows: Sequence[int], than: float) -> bool:
