@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,27 @@ def test_a_file_that_is_not_there_is_told_before_a_session_is_started(
         nile.spark.ingest(source, "lake", stream="s", time="t", key="k")
     assert time.perf_counter() - began < 5.0
     check_there("shop.sales")  # may be a table
+
+
+@pytest.mark.parametrize(("said", "asked"), [
+    ({"time": "never"}, "no column 'never'"), ({"key": "never"}, "no column 'never'"),
+    ({"schema": {"t": "dubble"}}, "did you mean 'double'"), ({"event_id": "never"}, "no column 'never'"),
+    ({"time": None}, "needed the time column"), ({"drift": {"added": "nonsense"}}, "added"),
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["csv", "parquet", "json"])
+def test_columns_that_are_not_there_are_told_before_a_session_is_started(
+    said: dict[str, Any], asked: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nile.spark.ingesting.ingest.spark_session", lambda: pytest.fail("it was started"))
+    rows = nile.connect().register("r", {"t": [1, 2], "k": [3, 4]}).sql("SELECT t, k FROM r")
+    file = tmp_path / f"rows.{form}"
+    if form == "json":
+        file.write_text('{"t": 1, "k": 3}\n{"t": 2, "k": 4}\n')
+    else:
+        (rows.write_csv if form == "csv" else rows.write_parquet)(file)
+    with pytest.raises(nile.NileError, match=asked):
+        nile.spark.ingest(file, tmp_path / "lake", **{"stream": "s", "time": "t", "key": "k", **said})
+    assert not (tmp_path / "lake").exists()
 
 
 def test_ctrl_c_while_a_compiled_module_loads_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from nile.spark.failure import needed_packages, spark_failures
 from nile.spark.ingesting.drift import check_rules
 from nile.spark.ingesting.inputs import Input, check_there, open_input
 from nile.spark.ingesting.lake_tasks import ASIDE_ROWS, PART_ROWS, AsideJob, PartJob, part_of
-from nile.spark.ingesting.opening import Asked, open_stream
+from nile.spark.ingesting.opening import Asked, checked_stream, open_stream
 from nile.spark.ingesting.rows import Rows, name_sql
 from nile.spark.masters import task_slots
 from nile.spark.paths import plain_links
@@ -112,23 +113,25 @@ def ingest(
     needed_packages("ingest")
     check_there(source, tables=spark is not None or not would_be_empty())
     rules = None if drift is None else check_rules(drift, where=where)
-    session = getattr(source, "sparkSession", None) or spark or spark_session()
-    with query_settings(session):
-        given = open_input(session, source)
-        with open_stream(lake, stream, given, Asked(time, key, schema, event_id, ranges, bits), rules).writing() as now:
-            with spark_failures(where, files=given.files), job(session, "reading", on_progress):
-                number = batch or given.digest()
-            known = next((one for one in now.batches if one["id"] == number), None)
-            if known is not None:
-                return _told(now, known, repeated=True)
-            run = _Run(session, given, now, on_progress, rows_a_part)
-            with (
-                tempfile.TemporaryDirectory(prefix="nile-ingest-") as scratch,
-                spark_failures(where, files=given.files),
-                given.rows(run.columns, Path(scratch)) as rows,
-                plain_links(run.known) as there,
-            ):
-                return run.finish(rows, there, number)
+    started = cache(lambda: getattr(source, "sparkSession", None) or spark or spark_session())
+    given = open_input(started, source)
+    asked = Asked(time, key, schema, event_id, ranges, bits)
+    checked_stream(lake, stream, given, asked, rules)  # what is wrong is told before Spark has started
+    session = started()
+    with query_settings(session), open_stream(lake, stream, given, asked, rules).writing() as now:
+        with spark_failures(where, files=given.files), job(session, "reading", on_progress):
+            number = batch or given.digest()
+        known = next((one for one in now.batches if one["id"] == number), None)
+        if known is not None:
+            return _told(now, known, repeated=True)
+        run = _Run(session, given, now, on_progress, rows_a_part)
+        with (
+            tempfile.TemporaryDirectory(prefix="nile-ingest-") as scratch,
+            spark_failures(where, files=given.files),
+            given.rows(run.columns, Path(scratch)) as rows,
+            plain_links(run.known) as there,
+        ):
+            return run.finish(rows, there, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Input", "frame_schema", "open_input"]
 
+Started = Callable[[], "SparkSession"]
+"""Gives the session, which is started when it is first asked for."""
 _JSON = (".json", ".jsonl", ".ndjson")
 _SUFFIXES = (".parquet", ".pq", ".csv", *_JSON)
 _BLOCK = 1 << 22
@@ -55,10 +57,11 @@ class Input:
     rows: Callable[[Sequence[str], Path], Any]
 
 
-def open_input(spark: SparkSession, source: Any) -> Input:
+def open_input(spark: Started, source: Any) -> Input:
     """`source` as an input: a path or glob of .parquet, .csv or .json (lines) files, a directory that Spark
     wrote, a table's name, or a DataFrame.
 
+    spark: gives the session; of files not before their rows are read.
     Raises SourceMissing, SourceError (no such kind, broken, files of different columns).
     """
     if not isinstance(source, (str, Path)):
@@ -75,8 +78,8 @@ def open_input(spark: SparkSession, source: Any) -> Input:
         try:
             found = existing_path(text, "Parquet, CSV or JSON file, or a table")
         except SourceMissing:
-            if isinstance(source, str) and _is_table(spark, source):
-                return _frame_input(spark.table(source), f"table {source}")
+            if isinstance(source, str) and _is_table(spark(), source):
+                return _frame_input(spark().table(source), f"table {source}")
             raise
         if found.is_dir():
             return _parquet_input(spark, text, [ParquetSource(found)], sorted(found.glob("part-*.parquet")))
@@ -124,7 +127,7 @@ def _listed(schema: pa.Schema) -> str:
 # --- Parquet ----------------------------------------------------------------------------------------------
 
 
-def _parquet_input(spark: SparkSession, text: str, sources: Sequence[ParquetSource], files: list[Path]) -> Input:
+def _parquet_input(spark: Started, text: str, sources: Sequence[ParquetSource], files: list[Path]) -> Input:
     if len(sources) > 1:
         _alike(text, files, [_undictionaried(source.schema) for source in sources])
 
@@ -137,7 +140,7 @@ def _parquet_input(spark: SparkSession, text: str, sources: Sequence[ParquetSour
                     "floats, uuid, and what holds them); cast it, and write the file again"
                 )
         with plain_links(files) as links:
-            yield parquet_rows(spark, sources[0], files, links, columns)
+            yield parquet_rows(spark(), sources[0], files, links, columns)
 
     return Input(text, sources[0].schema, False, tuple(files), lambda: _digest_of(files), rows)
 
@@ -151,7 +154,7 @@ def _undictionaried(schema: pa.Schema) -> pa.Schema:
 # --- CSV --------------------------------------------------------------------------------------------------
 
 
-def _csv_input(spark: SparkSession, text: str, sources: Sequence[CsvSource]) -> Input:
+def _csv_input(spark: Started, text: str, sources: Sequence[CsvSource]) -> Input:
     files = [source.path for source in sources]
     _alike(text, files, [pa.schema([(name, pa.string()) for name in source.schema.names]) for source in sources])
 
@@ -162,7 +165,7 @@ def _csv_input(spark: SparkSession, text: str, sources: Sequence[CsvSource]) -> 
             for number, (source, link) in enumerate(zip(sources, links, strict=True)):
                 place = scratch / str(number)
                 place.mkdir()
-                each.append(_in_split(csv_rows(spark, source, link, columns, place)))
+                each.append(_in_split(csv_rows(spark(), source, link, columns, place)))
             yield each[0] if len(each) == 1 else _one_after_another(each)
 
     return Input(text, sources[0].schema, True, tuple(files), lambda: _digest_of(files), rows)
@@ -195,7 +198,7 @@ def _one_after_another(each: Sequence[Rows]) -> Rows:
 # --- JSON lines -------------------------------------------------------------------------------------------
 
 
-def _json_input(spark: SparkSession, text: str, files: Sequence[Path]) -> Input:
+def _json_input(spark: Started, text: str, files: Sequence[Path]) -> Input:
     schema = _json_schema(files[0])
     if b"\n" not in files[0].read_bytes()[:_BLOCK].strip() and not len(schema):
         raise SourceError(f"{files[0]}: needed JSON lines, an object per line; got none; write one object per line")
@@ -203,7 +206,7 @@ def _json_input(spark: SparkSession, text: str, files: Sequence[Path]) -> Input:
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
         with plain_links(files) as links:
-            yield _json_rows(spark, links, columns, sum(file.stat().st_size for file in files) // 3)
+            yield _json_rows(spark(), links, columns, sum(file.stat().st_size for file in files) // 3)
 
     return Input(text, schema, True, tuple(files), lambda: _digest_of(files), rows)
 

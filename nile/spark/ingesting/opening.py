@@ -17,7 +17,7 @@ from nile.summaries.errors import ConfigError, SourceMissing
 from nile.summaries.heavy import pa
 from nile.summaries.key_types import key_family
 
-__all__ = ["Asked", "open_stream"]
+__all__ = ["Asked", "checked_stream", "open_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,17 @@ def open_stream(lake: str | Path, name: str, given: Input, asked: Asked, rules: 
     """The stream `name` of the lake, checked against the input and what was asked, or a new one.
 
     rules: for columns that differ; None: those that the stream remembers.
+    Raises ConfigError, SchemaDrift, UnknownColumn, KeyTypeError, StoreCorrupt, StoreWriteError.
+    """
+    found = checked_stream(lake, name, given, asked, rules)
+    return found if isinstance(found, LakeStream) else LakeStream.create(lake, found)
+
+
+def checked_stream(
+    lake: str | Path, name: str, given: Input, asked: Asked, rules: Mapping[str, str] | None
+) -> LakeStream | Layout:
+    """The stream that is there, or the layout of the one to be made.  Nothing is written, and Spark is not asked.
+
     Raises ConfigError, SchemaDrift, UnknownColumn, KeyTypeError, StoreCorrupt.
     """
     where = f"stream '{name}'"
@@ -47,7 +58,7 @@ def open_stream(lake: str | Path, name: str, given: Input, asked: Asked, rules: 
     if there is None or not there.generation:
         layout = _layout(name, given, asked, length, rules)
         _check_drift(layout, given, rules)
-        return LakeStream.create(lake, layout)
+        return layout
     layout = there.layout
     for what, wanted, has in (
         ("time", asked.time, layout.time),
