@@ -48,7 +48,7 @@ class _Whole:
             return
         came: list[int] = []
 
-        def noted(number: int, frame: FrameType | None) -> None:
+        def noted(number: int, _frame: FrameType | None) -> None:
             came.append(number)
 
         self._loading = True
