@@ -14,8 +14,8 @@ from typing import Any
 __all__ = ["load_whole"]
 
 _COMPILED = ("duckdb", "llvmlite", "numba", "numpy", "pandas", "polars", "pyarrow")
-_SOON = 0.002
-"""Seconds until a Ctrl-C that waited comes again: what it would raise inside of an import undoes that."""
+_STEP = 0.001
+"""Seconds between two looks whether an import has ended: what is raised inside of it undoes it."""
 
 
 class _Whole:
@@ -60,9 +60,24 @@ class _Whole:
             if signal.getsignal(signal.SIGINT) is noted:
                 signal.signal(signal.SIGINT, handler)
             if came:
-                again = threading.Timer(_SOON, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-                again.daemon = True
-                again.start()
+                threading.Thread(target=_again, args=(module,), daemon=True).start()
+
+
+def _again(module: ModuleType) -> None:
+    """Send what waited to the main thread once it has left the import of a module."""
+    import signal
+    import threading
+    import time
+
+    name = module.__name__
+    parent, _, child = name.rpartition(".")
+    spec = module.__spec__
+    while getattr(spec, "_initializing", False) or (
+        parent and name in sys.modules and child not in vars(sys.modules.get(parent, module))
+    ):
+        time.sleep(_STEP)
+    time.sleep(_STEP)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def load_whole() -> None:
