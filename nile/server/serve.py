@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nile.engine.database import Database
 from nile.server.app import application
+from nile.server.collecting import Collecting, settle
 from nile.server.guard import Guard
 from nile.server.lanes import LINE, Line
 from nile.server.service import Service
@@ -84,8 +84,8 @@ class Beside(Protocol):
 class Server(uvicorn.Server):
     """uvicorn over one database.  `run` returns when it was told to stop and the database is closed.
 
-    alone: whether the process is the server's: then its collector leaves the packages that are loaded be, and no thread
-    has the interpreter for more than a millisecond while another one waits.
+    alone: whether the process is the server's: then its collector leaves the packages that are loaded be and works on
+    the loop's thread, and no thread has the interpreter for more than a millisecond while another one waits.
     beside: begins what serves it in another way; `besides` is what it gave, from when the server is ready.
     Streams of outputs end first, since nobody else would end them; answers have `drain` seconds, then the database
     writes its last checkpoint.
@@ -105,6 +105,7 @@ class Server(uvicorn.Server):
         self._ready = ready
         self._beside = beside
         self._alone = alone
+        self._collecting: Collecting | None = None
         self._drain = settings.drain
         super().__init__(
             uvicorn.Config(
@@ -122,8 +123,9 @@ class Server(uvicorn.Server):
                 self.besides = self._beside(self.app.service)
             if self._alone:
                 sys.setswitchinterval(_TURN)
+                self._collecting = Collecting()
             for after in _SETTLED if self._alone else ():
-                asyncio.get_running_loop().call_later(after, _settle)
+                asyncio.get_running_loop().call_later(after, settle)
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -132,12 +134,8 @@ class Server(uvicorn.Server):
         if self.besides is not None:
             await asyncio.to_thread(self.besides.stop, self._drain)
         await super().shutdown(sockets)
-
-
-def _settle() -> None:
-    """Keep the collector from looking through half a million objects of loaded packages while everybody waits."""
-    gc.collect()
-    gc.freeze()
+        if self._collecting is not None:
+            self._collecting.stop()
 
 
 def listen(host: str, port: int) -> socket.socket:
