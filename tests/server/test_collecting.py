@@ -19,13 +19,14 @@ class _Ring:
 
 
 def test_the_loop_collects_what_other_threads_leave(tmp_path: Path) -> None:
-    usual, by = gc.get_threshold(), set()
+    usual, frozen, by = gc.get_threshold(), gc.get_freeze_count(), set()
 
     def told(*_: Any) -> None:
         by.add(threading.get_ident())
 
     with served(nile.connect(tmp_path / "store"), alone=True) as up:
         assert gc.get_threshold()[0] > usual[0]
+        up.wait_until(lambda: gc.get_freeze_count() > frozen)  # what is there at the start is taken to stay
         gc.callbacks.append(told)
         try:
             ring = weakref.ref(_Ring())
