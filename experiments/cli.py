@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nile import __version__
+from nile.base.status import status_of
 from nile.experiments.atlas.command import experiment
 from nile.experiments.commands.build import build_command
 from nile.experiments.commands.calibrate import calibrate
@@ -26,7 +27,10 @@ __all__ = ["main"]
 
 
 class _Told(click.Group):
-    """A group whose commands end on a NileError, or a standard stream that fails, with one message and status 2."""
+    """A group whose commands end on a NileError, a standard stream that fails or Ctrl-C with one message.
+
+    The status is that of `nile.base.status`.
+    """
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
         try:
@@ -46,7 +50,10 @@ class _Told(click.Group):
             return super().invoke(context)
         except NileError as error:
             click.echo(f"nile: {error}", err=True)
-            context.exit(2)
+            context.exit(status_of(error))
+        except KeyboardInterrupt as error:
+            click.echo("stopped", err=True)
+            context.exit(status_of(error))
 
 
 @click.group(cls=_Told, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nile.base.status import STOPPED
 from nile.experiments.run.retail import retail_file
 from nile.summaries.errors import ConfigError, SourceMissing
 
@@ -127,7 +128,7 @@ def _run(
             points = run_points(wanted, data, kept, progress, quick=quick, jobs=jobs or core_count())
         except KeyboardInterrupt:
             click.echo(f"Interrupted; what was measured is kept: run again with --resume --out {out}", err=True)
-            sys.exit(130)
+            sys.exit(STOPPED)
         finally:
             kept.close()
         with progress.stage("report"):

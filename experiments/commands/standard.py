@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-__all__ = ["standard_streams"]
+from nile.base.status import FAILED, WRONG
 
-_FAILED = 2
+__all__ = ["standard_streams"]
 
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Whatever is wrong with a standard stream ends the command with one sentence on the other and exit status 2.
+    """Whatever is wrong with a standard stream ends the command with one sentence on the other.
 
-    An input that is closed is empty, and bytes of it that are no text show as such.  What an output cannot say goes
-    as \\u00e9, the lines of tables as signs of ASCII.  A reader of the output who leaves early ends it with status 1.
+    The exit status is 2 for an output that is closed to begin with, 1 for one that takes no more; so it is, without a
+    word, where a reader of it leaves early.  An input that is closed is empty, and bytes of it that are no text show as
+    such.  What an output cannot say goes as \\u00e9, the lines of tables as signs of ASCII.
     """
     _prepare()
     try:
@@ -40,7 +41,7 @@ def _prepare() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         _say("needed a place to write to; got a closed one; send it to a file or to /dev/null")
-        raise SystemExit(_FAILED)
+        raise SystemExit(WRONG)
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
@@ -59,9 +60,9 @@ def _lost(error: OSError) -> None:
         raise error
     _discard(sys.stdout)
     if error.errno == errno.EPIPE:
-        raise SystemExit(1) from None
+        raise SystemExit(FAILED) from None
     _say(f"cannot be written: {error.strerror or error}; what came out of it is not whole")
-    raise SystemExit(_FAILED) from None
+    raise SystemExit(FAILED) from None
 
 
 def _say(told: str) -> None:

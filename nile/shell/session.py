@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from nile.base.show import first_rows, render
+from nile.base.status import STOPPED, status_of
 from nile.expressions.tokens import split_statements
 from nile.shell.commands import HELP, command, no_command
 from nile.summaries.errors import ConfigError, NileError
@@ -48,6 +49,7 @@ class Shell:
         self.timer = False
         self.emit: str | None = None
         self.done = False
+        self.status = 0
         self._out = out
         self._err = err
         self._waiting = ""
@@ -141,14 +143,17 @@ class Shell:
                 self._out.flush()
                 self._err.write(f"{error}\n")
                 self._err.flush()
+                self.status = status_of(error)
                 return False
             except KeyboardInterrupt:
                 self._err.write("stopped\n")
+                self.status = STOPPED
                 return False
             except Exception:
                 if not came:
                     raise
                 self._err.write("stopped\n")  # compiled modules that are interrupted while they load raise others
+                self.status = STOPPED
                 return False
         return True
 

@@ -112,7 +112,7 @@ def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, open
     """Run `statements`, or what standard input says, over a new database in memory, or `opened`, a store's or a
     server's.
 
-    Returns the exit status: 0, or 2 after a statement that failed.
+    Returns the exit status: 0, or that of the statement that failed (`nile.base.status`).
 
     On a terminal the shell goes on after an error; statements from elsewhere end at the first.
     """
@@ -127,11 +127,11 @@ def run_shell(*, statements: tuple[str, ...] = (), form: str | None = None, open
     for text in statements or (sys.stdin,):
         for line in text.splitlines() if isinstance(text, str) else text:
             if not shell.line(line.rstrip("\n")):
-                return 2
+                return shell.status
             if shell.done:
                 return 0
         if not shell.finish():
-            return 2
+            return shell.status
     return 0
 
 

@@ -37,7 +37,7 @@ SITUATIONS: Mapping[str, _Situation] = {
     "closed output": _Situation(">&-", (2,), "standard output: needed a place to write to; got a closed one"),
     "closed errors": _Situation("2>&-", (0,)),
     "all closed": _Situation("<&- >&- 2>&-", (2,)),
-    "full disk": _Situation("> /dev/full", (2,), "standard output: cannot be written: No space left"),
+    "full disk": _Situation("> /dev/full", (1,), "standard output: cannot be written: No space left"),
     "reader who leaves": _Situation("| true", (0, 1)),
     "ASCII output": _Situation("", (0,), environment=_ASCII),
     "input that is no text": _Situation("< {noise}", (0, 2)),
