@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def test_columns_that_are_not_there_are_told_before_a_session_is_started(
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.fixture
+def plain() -> Iterator[None]:
+    """Ctrl-C as Python answers it: a session of Spark that a test before began has put its own answer in place."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("plain")
 def test_ctrl_c_while_a_compiled_module_loads_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a module raises what it likes where it is interrupted; without an interrupt that is no Ctrl-C."""
     is_interrupted = True
