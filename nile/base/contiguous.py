@@ -9,7 +9,9 @@ import numpy as np
 
 from nile.summaries.heavy import pa
 
-__all__ = ["contiguous", "in_one", "room_for", "taken"]
+__all__ = ["contiguous", "counts_rows", "in_one", "room_for", "taken"]
+
+_LOOK = 16_384  # two columns of 128 KiB, which stay in a core's cache
 
 
 def contiguous(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
@@ -61,10 +63,31 @@ def taken(column: Any, at: Any) -> Any:
     # Of eight bytes each numpy takes a third faster.
     if not at.shape[0] or column.null_count or not pa.types.is_primitive(column.type) or column.type.bit_width != 64:
         return column.take(pa.array(at))
-    values = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
     room = room_for(at.shape[0], np.int64)
-    np.take(values, at, out=room, mode="clip")  # any other mode copies `out` first
+    np.take(_words(column), at, out=room, mode="clip")  # any other mode copies `out` first
     return pa.Array.from_buffers(column.type, at.shape[0], [None, pa.py_buffer(room)])
+
+
+def counts_rows(column: Any) -> bool:
+    """Whether the rows of an Arrow array are int64 0, 1, 2, ..., so that a place in it is its value.
+
+    O(rows), of any other column O(1) mostly.
+    """
+    if column.type != pa.int64() or column.null_count or not len(column):
+        return False
+    words = _words(column)
+    if words[0] or words[-1] != len(column) - 1:
+        return False
+    places = np.arange(min(_LOOK, len(column)))
+    return all(
+        bool((words[begin : begin + _LOOK] - begin == places[: len(column) - begin]).all())
+        for begin in range(0, len(column), _LOOK)
+    )
+
+
+def _words(column: Any) -> Any:
+    """The values of an Arrow array of eight bytes each: int64 [n], shared."""
+    return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
 
 
 def room_for(length: int, dtype: Any) -> Any:

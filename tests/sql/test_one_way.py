@@ -97,6 +97,29 @@ def test_the_three_ways_give_the_same_rows_in_the_same_order(kind: str, window: 
     assert set(joined["weight"].to_pylist()) <= {1.0}
 
 
+@pytest.mark.parametrize("window", [None, 0.02])
+@pytest.mark.parametrize("left", ["places", "one off", "shuffled", "null", "narrow"])
+@pytest.mark.parametrize("chosen", ["a.n AS x, b.n AS y", "a.n AS x, 0 AS y", "a.n + b.n AS x, b.n - a.n AS y"])
+def test_columns_that_number_rows_are_what_any_other_column_is(chosen: str, left: str, window: float | None) -> None:
+    tables = streams("whole")
+    numbers = np.arange(600)
+    own = {
+        "places": pa.array(numbers),
+        "one off": pa.array(np.where(numbers == 300, 299, numbers)),
+        "shuffled": pa.array(np.random.default_rng(1).permutation(600)),
+        "null": pa.array(numbers, mask=numbers == 7),
+        "narrow": pa.array(numbers, pa.int32()),
+    }[left]
+    db = database({**tables, "a": tables["a"].set_column(2, "n", own)})
+    text = f"SELECT {chosen} FROM a, b WHERE a.k = b.k AND b.n <> 5" + (f" WINDOW {window}" if window else "")
+    rows = places(db.sql(text).to_arrow(), ("x", "y"))
+    values = own.to_pylist()
+    pairs = [(values[i], 0 if "0 AS" in chosen else j) for i, j in oracle(tables, window) if j != 5]
+    if "+" in chosen:
+        pairs = [(None, None) if i is None else (i + j, j - i) for i, j in pairs]
+    assert sorted(rows, key=str) == sorted(pairs, key=str)
+
+
 def test_the_accounts_are_the_same_where_tuples_come_late_and_without_a_key() -> None:
     tables = streams("whole")
     order = np.random.default_rng(5).permutation(600)

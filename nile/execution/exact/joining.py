@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
-from nile.base.contiguous import taken
+from nile.base.contiguous import counts_rows, taken
 from nile.exact.join.chain import ExactJoin, encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.shared import run_shared
@@ -83,8 +83,9 @@ def joined(
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
+        places = _places_among(sides, wanted)
         for found in chain.pairs():
-            yield _materialised(sides, found, node.condition, wanted)
+            yield _materialised(sides, found, node.condition, wanted, places)
         return
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
@@ -206,10 +207,11 @@ def _window_joined(
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
     codes = window_codes(keys, shared=True, threads=threads) if on else None
     ts = [side.ts for side in sides if side.ts is not None]
+    places = _places_among(sides, wanted)
 
     def rows(block: Array) -> list[pa.RecordBatch]:
         parts = [block[begin : begin + _CHUNK] for begin in range(0, block.shape[0], _CHUNK)]
-        return [_materialised(sides, [part[:, k] for k in range(len(sides))], condition, wanted) for part in parts]
+        return [_materialised(sides, list(part.T), condition, wanted, places) for part in parts]
 
     alone = codes is None or len(sides) == 2
     for made in join.made(ts, codes, rows) if alone else map(rows, run_shared(join.run, ts, codes or ())):
@@ -264,9 +266,22 @@ def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Arra
     return _column(sides[0], one), _column(sides[1], other)
 
 
+def _places_among(sides: Sequence[Side], wanted: frozenset[str] | None) -> frozenset[str]:
+    """Columns that number the rows of their input from 0 on, so that what is taken of them are the places themselves.
+
+    None where an input has none: a block of places is kept whole as long as one column of it is.
+    """
+    found = [
+        {name for name in side.batch.schema.names if name in (wanted or ()) and counts_rows(_column(side, name))}
+        for side in sides
+    ]
+    return frozenset().union(*found) if all(found) else frozenset()
+
+
 def _materialised(
-    sides: Sequence[Side], index: Sequence[Array], condition: Node | None, wanted: frozenset[str] | None
-) -> pa.RecordBatch:
+    sides: Sequence[Side], index: Sequence[Array], condition: Node | None, wanted: frozenset[str] | None,
+    places: frozenset[str] = frozenset(),
+) -> pa.RecordBatch:  # fmt: skip
     names = [name for side in sides for name in side.batch.schema.names]
     if wanted is not None:
         # A batch without columns has no length, so one at least is taken.
@@ -274,7 +289,8 @@ def _materialised(
         names = [name for name in names if name in looked_at] or names[:1]
     arrays = []
     for side, rows in zip(sides, index, strict=True):
-        arrays += [taken(_column(side, name), rows) for name in side.batch.schema.names if name in names]
+        mine = [name for name in side.batch.schema.names if name in names]
+        arrays += [pa.array(rows) if name in places else taken(_column(side, name), rows) for name in mine]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
     return batch if condition is None else filtered(condition, batch)
 
