@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.preferences.heap_kernels")
 
-__all__ = ["new_heap", "new_heaps", "roomier"]
+__all__ = ["heap_of", "new_heaps", "roomier"]
 
 Array = np.ndarray[Any, Any]
 
 
-def new_heap(capacity: int = 4096, *, own_first: bool = False) -> Heap:
-    """An empty queue for `capacity` entries, 96 bytes each."""
-    return _heap_of(new_heaps(1, capacity, own_first=own_first), 0)
-
-
 def new_heaps(queries: int, capacity: int = 4096, *, own_first: bool = False) -> Heaps:
-    """Empty queues for `capacity` entries each.  own_first: the current arrival's entries go before any that wait."""
+    """Empty queues for `capacity` entries each, 96 bytes an entry.
+
+    own_first: the current arrival's entries go before any that wait.
+    """
     heaps = kernels.Heaps(
         entry=np.zeros((queries, capacity, kernels.ENTRY_FIELDS), np.int64),
         real=np.zeros((queries, capacity, kernels.REAL_FIELDS), np.float64),
@@ -47,7 +45,7 @@ def roomier(heaps: Heaps, before: Sequence[int], *, limit: int = LIMIT) -> tuple
     Nothing is charged: bounding memory is not part of the printed procedure.
     """
     queries, capacity = heaps.place.shape
-    live = [_worth_keeping(_heap_of(heaps, query), before[query]) for query in range(queries)]
+    live = [_worth_keeping(heap_of(heaps, query), before[query]) for query in range(queries)]
     if 2 * max(entries.shape[0] for entries in live) > capacity and 2 * capacity <= limit:
         capacity *= 2
     wider = new_heaps(queries, capacity)
@@ -73,5 +71,6 @@ def _worth_keeping(heap: Heap, before: int) -> Array:
     return best_first
 
 
-def _heap_of(heaps: Heaps, query: int) -> Heap:
+def heap_of(heaps: Heaps, query: int) -> Heap:
+    """The queue of one query, its memory shared."""
     return kernels.Heap(*(array[query] for array in heaps))

@@ -15,12 +15,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNTERS", "Moments", "exact_sum", "whole_sum"]
+__all__ = ["Moments", "exact_sum", "whole_sum"]
 
 Array = np.ndarray[Any, Any]
-
-COUNTERS = {"count": 1, "total": 1, "squares": 1, "low": 1, "high": 1}
-"""The counters there are, each one `update` a tuple; a grid keeps and pays those that its aggregates need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,6 @@ def update(counters: Array, multipliers: Array, shift: int, hashes: Array) -> No
 
 
 @kernel
-def update_weighted(counters: Array, multipliers: Array, shift: int, hashes: Array, weights: Array) -> None:
-    """Add weights[i] (int64, may be negative) for each key."""
-    rows = counters.shape[0]
-    by = U8(shift)
-    for i in range(hashes.shape[0]):
-        h = hashes[i]
-        weight = weights[i]
-        for r in range(rows):
-            counters[r, np.int64((multipliers[r] * h) >> by)] += weight
-
-
-@kernel
 def median(values: Array, n: int) -> float:
     """The median of values[:n] (n small); sorts that part in place.  Even n: the mean of the middle two."""
     for i in range(1, n):

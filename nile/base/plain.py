@@ -18,7 +18,15 @@ import numpy as np
 
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["can_be_equal", "can_be_ordered", "plain_array", "plain_schema", "plain_type"]
+__all__ = [
+    "can_be_equal",
+    "can_be_ordered",
+    "decoded_schema",
+    "decoded_type",
+    "plain_array",
+    "plain_schema",
+    "plain_type",
+]
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _UUID_LENGTH = 36
@@ -108,9 +116,19 @@ def _written(storage: pa.Array) -> pa.Array:
     return made if valid.all() else pc.if_else(pa.array(valid), made, pa.scalar(None, pa.string()))
 
 
+def decoded_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values: a dictionary's, or the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded_schema(schema: pa.Schema) -> pa.Schema:
+    """Names and `decoded_type` of the columns: dictionaries are an encoding, which differs from batch to batch."""
+    return pa.schema([(field.name, decoded_type(field.type)) for field in schema])
+
+
 def can_be_equal(kind: pa.DataType) -> bool:
     """Whether values of a plain type can be told equal: to be grouped by, DISTINCT, and counted apart."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = decoded_type(kind)
     return not pa.types.is_nested(kind) and not isinstance(kind, pa.BaseExtensionType)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.base.cells import misfit_reason
+from nile.base.plain import decoded_schema, decoded_type
 from nile.exact.plan.algebra import SIGN
 from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
@@ -116,7 +117,7 @@ class Reading:
         source, _ = self._home.relation(leaf.name)
         assert isinstance(source, Versions)
         ts, rows = source.changes([*self.columns(leaf), LOG_SIGN])
-        (batch,) = rows.combine_chunks().to_batches() or [_no_rows(rows.schema)]
+        (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
         return Leaf(*self.signed(leaf, ts, batch), int(ts[-1]) if ts.shape[0] else None)
 
     def signed(self, leaf: Relation, ts: Array, rows: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
@@ -132,7 +133,7 @@ class Reading:
         (name,) = self.columns(leaf)
         source = self._home.manager(leaf.name, name).source if isinstance(leaf, Stream) else None
         kind = (source or self._home.relation(leaf.name)[0]).schema.field(name).type
-        return pa.schema([(f"{leaf.alias}.{name}", kind.value_type if pa.types.is_dictionary(kind) else kind)])
+        return pa.schema([(f"{leaf.alias}.{name}", decoded_type(kind))])
 
     def whole(self, leaf: Stream | Relation, newest: int | None = None) -> Leaf:
         """A leaf, all of it, or what its so many newest tuples are.  Memory: its columns."""
@@ -262,15 +263,10 @@ def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[A
     return left, kept.select(list(range(batch.num_columns)))
 
 
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
 def _together(batches: list[Any], schema: pa.Schema, columns: tuple[str, ...]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if batches:
         return pa.concat_batches(batches)
-    fields = [schema.field(name) for name in columns]
-    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
-    return pa.RecordBatch.from_arrays([pa.array([], kind) for kind in kinds], names=list(columns))
+    fields = pa.schema([schema.field(name) for name in columns])
+    return pa.RecordBatch.from_pylist([], decoded_schema(fields))

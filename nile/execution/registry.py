@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nile.answers.result import Result
 from nile.base.durations import parse_duration
 from nile.base.names import check_name
+from nile.base.plain import decoded_schema
 from nile.base.raw import check_columns
 from nile.base.times import check_time_type
 from nile.execution.definitions import SourceDefinition
@@ -66,12 +67,8 @@ class Registered:
 
     def entry(self, name: str) -> Entry:
         """What the binder sees of it: dictionaries are an encoding, not a type."""
-        plain = [
-            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-            for field in self.source.schema
-        ]
         static = self.source.static if isinstance(self.source, SensorsSource) and self.where is None else ()
-        return Entry(name, pa.schema(plain), self.time, static, isinstance(self.source, Versions))
+        return Entry(name, decoded_schema(self.source.schema), self.time, static, isinstance(self.source, Versions))
 
 
 class Scan(Protocol):

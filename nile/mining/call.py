@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.mining.clusters import Clusterer
 from nile.mining.matches import Matcher
 from nile.mining.patterns import PatternFinder
@@ -218,7 +219,7 @@ class Call:
         fields = [pa.field(time, kinds["time"])]
         if self.key is not None:
             found = stream.field(self.key).type
-            fields.append(pa.field(self.key, found.value_type if pa.types.is_dictionary(found) else found))
+            fields.append(pa.field(self.key, decoded_type(found)))
         fields += [pa.field(name, kinds[each]) for name, each in FUNCTIONS[self.function].gives]
         twice = next((one.name for one in fields if [each.name for each in fields].count(one.name) > 1), None)
         if twice is not None:

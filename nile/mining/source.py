@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.mining.call import FUNCTIONS, Call, Finder, Found, KeyedFinder
 from nile.streams.manager import StreamManager
@@ -83,7 +84,7 @@ class Miner:
 
     def _symbols(self, column: pa.Array) -> tuple[list[str], Array]:
         """(texts, the places that have one) of a whole column."""
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        kind = decoded_type(column.type)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
             return column.take(pa.array(valid)).to_pylist(), valid

@@ -54,11 +54,6 @@ class TimeSql:
     reason: str
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a column, dictionary-encoded or not."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def read_type(kind: pa.DataType) -> str | None:
     """The Spark type to read a Parquet column as; None when Spark has none for it.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from nile.base.machine import memory_bytes
 from nile.base.mapped import Columns, can_map
+from nile.base.plain import decoded_schema
 from nile.base.room import allowed_room
 from nile.base.sizes import format_size
 from nile.base.spill import temporary_file
@@ -79,7 +80,7 @@ class Holding:
 
     def _spill(self, timed: bool) -> None:
         schema = self.batches[0].schema
-        plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+        plain = decoded_schema(schema)
         misfit = next((field for field in plain if not can_map(field.type)), None)
         if misfit is not None:
             if self._size > self._half:
@@ -121,10 +122,6 @@ class Holding:
                 f"{self._what}: needed all of its rows, in files where memory does not hold them; got '{reason}' in "
                 f"'{folder}', with {size} written; make room there, name another folder in TMPDIR, or fewer columns"
             ) from error
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _bytes(column: Any) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.base.plain import plain_schema
+from nile.base.plain import decoded_type, plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
@@ -266,10 +266,7 @@ class LiveStream:
         if name is None:
             return None
         assert isinstance(self._order, RepairedOrder)
-        kind = self.schema.field(name).type
-        return self._manager.distinct.table(
-            self._order.watermark, kind.value_type if pa.types.is_dictionary(kind) else kind
-        )
+        return self._manager.distinct.table(self._order.watermark, decoded_type(self.schema.field(name).type))
 
     def filled(self, last: int) -> None:
         """Be where pushing all rows that the history has, in order and the last of them at `last` (ns), would lead."""

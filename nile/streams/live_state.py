@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.base.plain import decoded_schema
 from nile.base.times import TIME_LIMIT
 from nile.streams.accounting import Accounting
 from nile.streams.manager import TupleBatch
@@ -64,7 +65,7 @@ def content_of(at: Position) -> tuple[dict[str, Any], dict[str, Array]]:
 
     def put(name: str, table: pa.Table) -> None:
         batches = table.combine_chunks().to_batches()
-        batch = batches[0] if batches else _empty(table.schema)
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
         params["tables"][name] = schema_to_json(batch.schema)
         arrays.update({f"{name}.{key}": array for key, array in columns.encode(batch).items()})
 
@@ -103,7 +104,7 @@ def read_position(
     ordinal = envelope.integer("ordinal", 0, pushed)
     passed = None if envelope.params.get("passed") is None else envelope.integer("passed", -(1 << 63), (1 << 63) - 1)
     largest = envelope.integer("largest", -TIME_LIMIT, (1 << 63) - 1)
-    plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+    plain = decoded_schema(schema)
     if isinstance(order, CheckedOrder):
         order.go_on_from(largest, envelope.integer("count", 0, _MOST))
     else:
@@ -194,11 +195,3 @@ def _accounting(envelope: Envelope) -> Accounting:
     except NileError:
         envelope.refuse("accounting that adds up", str(given))
     return made
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

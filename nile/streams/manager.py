@@ -18,7 +18,7 @@ import numpy as np
 
 from nile.base.cells import misfit_reason
 from nile.base.durations import MAX_DURATION
-from nile.base.plain import can_be_ordered
+from nile.base.plain import can_be_ordered, decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
 from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
@@ -377,7 +377,7 @@ def _carried(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
 
 def _key_type(column: pa.DataType, where: str) -> pa.DataType:
     """The type of a key column's values. Raises KeyTypeError for one that cannot be compared."""
-    plain = column.value_type if pa.types.is_dictionary(column) else column
+    plain = decoded_type(column)
     if not can_be_ordered(plain):
         raise KeyTypeError(
             f"{where}: needed numbers, text, bytes, booleans, dates or times to join by; got {column}; "

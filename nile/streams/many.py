@@ -8,6 +8,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from nile.base.plain import decoded_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.order import plain
 from nile.summaries.errors import SourceError, SourceMissing
@@ -43,9 +44,9 @@ class ManySource:
         """Raises SourceError when their columns differ."""
         self.name = name
         self._sources = tuple(sources)
-        self.schema: pa.Schema = _undictionaried(self._sources[0].schema)
+        self.schema: pa.Schema = decoded_schema(self._sources[0].schema)
         for source in self._sources[1:]:
-            if _undictionaried(source.schema) != self.schema:
+            if decoded_schema(source.schema) != self.schema:
                 raise SourceError(
                     f"{name}: needed the same columns in all files; those of {source.name} differ from those of "
                     f"{self._sources[0].name}; name only files that are alike"
@@ -75,12 +76,3 @@ class ManySource:
                 malformed = [replace(bad, row=bad.row + before) for bad in raw.malformed]
                 yield replace(raw, batch=batch, rows=raw.rows + before, malformed=malformed)
             before += last
-
-
-def _undictionaried(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-            for field in schema
-        ]
-    )

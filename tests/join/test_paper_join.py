@@ -18,7 +18,7 @@ from nile.operators.join.join import JoinInput, PromisingJoin
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
 from nile.preferences.fade import Fade
-from nile.preferences.heap import new_heap, new_heaps, roomier
+from nile.preferences.heap import heap_of, new_heaps, roomier
 from nile.preferences.heap_kernels import ARRIVAL, HIGH, KEY, OWN, TIME, WAITING, replay_operations
 from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, MEMORY, CostTable
@@ -344,7 +344,7 @@ def test_structures_are_ordered_in_insert_and_hit_cost_as_figure_9_has_them() ->
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3]), st.integers(0, 5)), max_size=120), st.booleans())
 def test_the_heap_equals_sorting(operations: list[tuple[int, int]], own_first: bool) -> None:
     """The twin keeps two lists and takes the least of all, or of the current arrival's while it has any."""
-    heap = new_heap(128, own_first=own_first)
+    heap = heap_of(new_heaps(1, 128, own_first=own_first), 0)
     keys = np.array([key for _, key in operations], np.float64)
     out = np.zeros(len(operations), np.int64)
     own: list[list[float]] = []

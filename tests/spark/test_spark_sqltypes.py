@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nile.base.cells import parse_cells
+from nile.base.plain import decoded_type
 from nile.base.times import TIME_LIMIT, TIME_REASONS, event_times
 from nile.spark.ingesting.rows import name_sql
-from nile.spark.sqltypes import cell_sql, plain_type, read_type, time_sql
+from nile.spark.sqltypes import cell_sql, read_type, time_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +144,7 @@ def test_every_type_of_time_column_says_the_same_time_in_spark(spark: SparkSessi
     stored = pq.read_table(path)
     read, wanted = [], []
     for field in stored.schema:
-        kind = plain_type(field.type)
+        kind = decoded_type(field.type)
         read.append(f"{name_sql(field.name)} {read_type(kind)}")
         told = time_sql(name_sql(field.name), kind)
         wanted += [f"{told.ns} AS {name_sql(field.name + ' ns')}", f"{told.reason} AS {name_sql(field.name + ' why')}"]

@@ -15,7 +15,7 @@ from nile.exact.join.chain import encode_all
 from nile.summaries.errors import KeyTypeError
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["groups", "join_codes", "ranks", "row_codes"]
+__all__ = ["groups", "join_codes", "ranks", "ranks_of", "row_codes"]
 
 Array = np.ndarray[Any, Any]
 _MOST_CODES = 2**62
@@ -77,13 +77,18 @@ def ranks(column: pa.Array) -> Array:
         _, inverse = np.unique(present.to_numpy(zero_copy_only=False), return_inverse=True)
     else:
         encoded = present.dictionary_encode()
-        order = pc.array_sort_indices(encoded.dictionary).to_numpy(zero_copy_only=False)
-        rank = np.empty(order.shape[0], np.int64)
-        rank[order] = np.arange(order.shape[0])
-        inverse = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+        inverse = ranks_of(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
     out = np.full(len(column), -1, np.int64)
     out[valid] = inverse.reshape(-1)
     return out
+
+
+def ranks_of(values: pa.Array) -> Array:
+    """Each of some different values' place in their order, nulls first: int64 [k]."""
+    order = pc.array_sort_indices(values, null_placement="at_start").to_numpy(zero_copy_only=False)
+    found = np.empty(order.shape[0], np.int64)
+    found[order] = np.arange(order.shape[0])
+    return found
 
 
 def groups(codes: Array, count: int) -> tuple[Array, Array]:

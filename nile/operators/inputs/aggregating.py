@@ -11,6 +11,7 @@ from nile.aggregates.asked import SETS, Aggregate
 from nile.expressions.conditions import Condition, Value
 from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
+from nile.operators.common.rows import ranks_of
 from nile.operators.inputs.bounds import bounds_of
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.shared import SharedSummary
@@ -69,7 +70,7 @@ def prepare(
         code, hashes = encoded.codes, encoded.hashes
         values = table.decode(np.arange(table.known))
         code, values = _with_null(code, values)
-        rank = _ranks(values)
+        rank = ranks_of(values)
         if shared is not None:
             summary = shared.over(ts, batch.column(on))
     interval, covered = _interval(ts, between, window)
@@ -184,11 +185,3 @@ def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:
     if not null.any():
         return codes, values
     return np.where(null, len(values), codes).astype(np.int32), pa.concat_arrays([values, pa.nulls(1, values.type)])
-
-
-def _ranks(values: pa.Array) -> Array:
-    """Each value's place in their order, nulls first: int64 [k]."""
-    order = pc.array_sort_indices(values, null_placement="at_start").to_numpy(zero_copy_only=False)
-    ranks = np.empty(order.shape[0], np.int64)
-    ranks[order] = np.arange(order.shape[0])
-    return ranks

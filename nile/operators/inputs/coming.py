@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.expressions.conditions import Condition
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
@@ -147,7 +148,7 @@ class _Place:
         self._on = on
         self._where = where
         kind = manager.key_type if on is None else manager.source.schema.field(on).type
-        self.no_key = pa.array([], kind.value_type if pa.types.is_dictionary(kind) else kind)
+        self.no_key = pa.array([], decoded_type(kind))
         self._waiting: deque[_Waiting] = deque()
         self._held: list[Loaded] = []
         self._first: list[int] = []

@@ -12,6 +12,7 @@ from nile.expressions.binding import bind
 from nile.expressions.conditions import Condition, Value, parse_condition
 from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
 from nile.operators.common.predicate_index import EDGE, FULL
+from nile.operators.common.rows import ranks_of
 from nile.operators.drive.live_selection import Judged
 from nile.operators.inputs.joining import Loaded
 from nile.operators.selection.data import SelectionInput
@@ -92,7 +93,7 @@ class Selectable:
         self.input = SelectionInput(
             ts=loaded.ts,
             code=self.code,
-            rank=_ranks(self.values),
+            rank=ranks_of(self.values),
             says=says,
             magnitude=np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0))
             if worth is None
@@ -240,14 +241,6 @@ def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:
     shifted = np.where(null, at, codes + (codes >= at)).astype(np.int32)
     whole = pa.concat_arrays([values.slice(0, at), pa.nulls(1, values.type), values.slice(at)])
     return shifted, whole
-
-
-def _ranks(values: pa.Array) -> Array:
-    """Each key's place in the order of keys, nulls first: int64 [k]."""
-    order = pc.array_sort_indices(values, null_placement="at_start").to_numpy(zero_copy_only=False)
-    ranks = np.empty(order.shape[0], np.int64)
-    ranks[order] = np.arange(order.shape[0])
-    return ranks
 
 
 def _is_number(kind: pa.DataType) -> bool:

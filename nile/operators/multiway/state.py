@@ -27,7 +27,6 @@ SETTING_FIELDS = state.SETTING_FIELDS + 2
 # `draws`: where the next tick lies, ahead of what has been passed, and within its unit; outputs expected of what has
 # been passed; ticks passed; outputs drawn.
 AHEAD, WITHIN, EXPECTED, TICKS, DRAWN = range(5)
-DRAW_FIELDS = 5
 
 SETTLE_EVERY, SETTLE_SURELY, SETTLE_WORTH = 64, 512, 256
 """Candidates are settled at arrivals of fixed number, so that batches do not matter: at every 512th, and at every 64th

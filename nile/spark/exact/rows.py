@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.expressions.conditions import Condition
 from nile.spark.exact.counts import BINS, bin_sql
 from nile.spark.exact.input import TupleFiles
 from nile.spark.failure import spark_failures
 from nile.spark.paths import check_output, plain_links
 from nile.spark.progress import Listener, job
-from nile.spark.sqltypes import plain_type, read_type, value_sql
+from nile.spark.sqltypes import read_type, value_sql
 from nile.summaries.errors import ConfigError, SourceError, SparkFailed, SumOverflow, UnknownColumn
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _rows(
     for name in named:
         if name not in schema.names:
             raise UnknownColumn(f"{stream.name}: there is no column '{name}'; it has {', '.join(schema.names)}")
-    kinds = {name: plain_type(schema.field(name).type) for name in named}
+    kinds = {name: decoded_type(schema.field(name).type) for name in named}
     if value is not None and not _is_number(kinds[value]):
         raise ConfigError(f"{stream.name}: needed a column of numbers to aggregate; '{value}' is {kinds[value]}")
     stored = ", ".join(f"{_quoted(name)} {read_type(kind)}" for name, kind in kinds.items())

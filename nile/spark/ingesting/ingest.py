@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.base.plain import decoded_type
 from nile.base.times import UNPARSABLE_TIME
 from nile.expressions.spark_text import quoted
 from nile.pyramid.lake.lake import LakeStream
@@ -33,7 +34,7 @@ from nile.spark.paths import plain_links
 from nile.spark.progress import Listener, job
 from nile.spark.session import query_settings, spark_session, would_be_empty
 from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
-from nile.spark.sqltypes import plain_type, read_type, shown_sql, time_sql
+from nile.spark.sqltypes import read_type, shown_sql, time_sql
 from nile.streams.csv import WRONG_FIELDS
 from nile.streams.distinct import DUPLICATE
 from nile.summaries.errors import SparkFailed
@@ -194,7 +195,7 @@ class _Run:
                 typed.append(f"CAST(NULL AS {read_type(field.type)}) AS v{at}")
                 continue
             cell = f"cell{read.index(field.name)}"
-            kind = pa.string() if rows.text else plain_type(found.field(field.name).type)
+            kind = pa.string() if rows.text else decoded_type(found.field(field.name).type)
             one = text_cell(cell, field.type) if rows.text else typed_cell(cell, kind, field.type)
             typed += [f"{one.raw} AS v{at}", f"{one.misfit} AS misfit{at}"]
             why = UNPARSABLE_TIME if field.name == layout.time else misfit_why(field.name, field.type)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.base.cells import infer_type
 from nile.base.machine import core_count
+from nile.base.plain import decoded_schema
 from nile.expressions.spark_text import quoted
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import plain_links
@@ -129,7 +130,7 @@ def _listed(schema: pa.Schema) -> str:
 
 def _parquet_input(spark: Started, text: str, sources: Sequence[ParquetSource], files: list[Path]) -> Input:
     if len(sources) > 1:
-        _alike(text, files, [_undictionaried(source.schema) for source in sources])
+        _alike(text, files, [decoded_schema(source.schema) for source in sources])
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
@@ -143,12 +144,6 @@ def _parquet_input(spark: Started, text: str, sources: Sequence[ParquetSource], 
             yield parquet_rows(spark(), sources[0], files, links, columns)
 
     return Input(text, sources[0].schema, False, tuple(files), lambda: _digest_of(files), rows)
-
-
-def _undictionaried(schema: pa.Schema) -> pa.Schema:
-    """Whether a column comes dictionary-encoded is the file's own affair."""
-    dictionary = pa.types.is_dictionary
-    return pa.schema([(one.name, one.type.value_type if dictionary(one.type) else one.type) for one in schema])
 
 
 # --- CSV --------------------------------------------------------------------------------------------------

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nile.base.cells import misfit_reason
+from nile.base.plain import decoded_type
 from nile.base.times import UNPARSABLE_TIME
 from nile.expressions.conditions import Condition
 from nile.expressions.spark_text import quoted
 from nile.spark.failure import spark_failures
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import check_output, plain_links
-from nile.spark.sqltypes import cell_sql, key_sql, plain_type, read_type, shown_sql, time_sql, value_sql
+from nile.spark.sqltypes import cell_sql, key_sql, read_type, shown_sql, time_sql, value_sql
 from nile.streams.csv import WRONG_FIELDS, CsvSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.parquet import ParquetSource
@@ -140,7 +141,7 @@ def _rows(spark: SparkSession, source: Any, spec: PrepareSpec, scratch: Path) ->
 def _tuples(rows: Rows, schema: pa.Schema, spec: PrepareSpec) -> DataFrame:
     """The rows that count as in: `ts`, `key`, `why` (a reason, or null), `raw` (text where a reason), arrival."""
     columns = _columns(spec)
-    kinds = [plain_type(schema.field(column).type) for column in columns]
+    kinds = [decoded_type(schema.field(column).type) for column in columns]
     time, key = columns.index(spec.time), columns.index(spec.key)
     condition = [columns.index(column) for column in (spec.where.columns if spec.where else ())]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nile.spark.sqltypes import plain_type, read_type
+from nile.base.plain import decoded_type
+from nile.spark.sqltypes import read_type
 from nile.streams.csv import CsvSource
 from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import SourceError
@@ -59,7 +60,7 @@ def parquet_rows(
         most += pq.read_metadata(file).num_rows
     stored, cells = [], []
     for at, column in enumerate(columns):
-        kind = plain_type(source.schema.field(column).type)
+        kind = decoded_type(source.schema.field(column).type)
         read = read_type(kind)
         if read is None:
             raise SourceError(
