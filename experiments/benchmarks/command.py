@@ -57,7 +57,7 @@ def compare_reports(old: Path, new: Path) -> int:
     """
     found = list(changes(read_report(old), read_report(new)))
     for change in found:
-        if change.kind != "same":
+        if change.kind != "same" or change.lost:
             click.echo(change.text())
     same = sum(change.kind == "same" for change in found)
     lost = sum(change.lost for change in found)

@@ -54,6 +54,8 @@ class Change:
         """One line."""
         told = " -> ".join(_told(each) for each in (self.old, self.new) if each is not None)
         line = f"{self.kind:<7} {self.benchmark}, {self.name}{': ' if told else ''}{told}"
+        if self.old is not None and self.new is not None and self.old["bar"] != self.new["bar"]:
+            line += f"; bar {_bar(self.old)} -> {_bar(self.new)}"
         return f"{line}; the bar is LOST" if self.lost else line
 
 
@@ -121,6 +123,10 @@ def _told(measure: Mapping[str, Any]) -> str:
     unit = f" {measure['unit']}" if measure["unit"] else ""
     spread = "" if measure["low"] is None else f" ({_digits(measure['low'])} to {_digits(measure['high'])})"
     return f"{_digits(measure['value'])}{unit}{spread}"
+
+
+def _bar(measure: Mapping[str, Any]) -> str:
+    return "none" if measure["bar"] is None else _digits(measure["bar"])
 
 
 def _digits(value: float) -> str:

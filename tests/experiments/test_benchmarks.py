@@ -171,6 +171,24 @@ def test_two_runs_are_compared_figure_by_figure_and_a_lost_bar_fails(tmp_path: P
     assert (again.exit_code, again.output) == (0, "6 figures: 6 the same within their spread, 0 not; 0 bars lost.\n")
 
 
+def test_a_bar_that_is_lost_within_the_spread_is_shown_and_one_that_moved_is_told(tmp_path: Path) -> None:
+    old = report(tmp_path / "old.json", of("a", Measure("near", 1.0, "", 1.0, low=0.9, high=1.1), Measure("up", 3.0)))
+    new = report(
+        tmp_path / "new.json", of("a", Measure("near", 0.99, "", 1.0, low=0.9, high=1.1), Measure("up", 3.0, "", 4.0))
+    )
+    result = CliRunner().invoke(main, ["bench", "compare", str(old), str(new)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "same    a, near: 1 (0.9 to 1.1) -> 0.99 (0.9 to 1.1); the bar is LOST",
+        "2 figures: 2 the same within their spread, 0 not; 1 bars lost.",
+    ]
+    lower = report(tmp_path / "lower.json", of("a", Measure("near", 0.5, "", 0.4), Measure("up", 3.0)))
+    assert (
+        "worse   a, near: 1 (0.9 to 1.1) -> 0.5; bar 1 -> 0.4"
+        in CliRunner().invoke(main, ["bench", "compare", str(old), str(lower)]).output.splitlines()
+    )
+
+
 def test_a_report_becomes_a_table_of_what_has_a_bar(tmp_path: Path) -> None:
     path = report(tmp_path / "b.json", of("a", Measure("x | y", 3.0, "s", 2.0, most=True), Measure("told", 5.0)))
     result = CliRunner().invoke(main, ["bench", "table", str(path)])
