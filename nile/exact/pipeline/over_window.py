@@ -208,7 +208,7 @@ class OverWindow(Grouping):
         touches, parts = view
         touches.room = self._counts.shape[0]
         if n > _ROOM:
-            self._share(touches, n)
+            self._share(touches, self._workers(n))
         counted, nulls = everyone(n), self._place[3] != 0
         for state, words, column, places in parts:
             there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted

@@ -6,9 +6,76 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, kernel
+from nile.exact.state.kernels import allocating_kernel, inlined, kernel
 
 Array = np.ndarray[Any, Any]
+
+
+@inlined
+def _numbered(
+    ts: Array,
+    weight: Array,
+    codes: Array,
+    mark: Array,
+    touch: Array,
+    touch_ts: Array,
+    touch_code: Array,
+    came: Array,
+    first: Array,
+    last: Array,
+    begin: int,
+) -> int:
+    pairs = 0
+    i = 0
+    while i < ts.shape[0]:
+        now = ts[i]
+        before = pairs
+        while i < ts.shape[0] and ts[i] == now:
+            code = codes[i]
+            at = mark[code]
+            if at < 0:
+                at = pairs
+                mark[code] = at
+                touch_ts[at] = now
+                touch_code[at] = code
+                came[at] = 0
+                first[at] = begin + i
+                pairs += 1
+            run, rows = i, 0
+            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
+                touch[run] = at
+                rows += weight[run]
+                run += 1
+            last[at] = begin + run - 1
+            came[at] += rows
+            i = run
+        for k in range(before, pairs):
+            mark[touch_code[k]] = -1
+    return pairs
+
+
+@inlined
+def _counted(
+    pairs: int,
+    touch_code: Array,
+    first: Array,
+    counts: Array,
+    births: Array,
+    born: int,
+    before: Array,
+    after: Array,
+    part: int,
+    mask: int,
+) -> None:
+    for k in range(pairs):
+        code = touch_code[k]
+        if (code >> 3) & mask != part:
+            continue
+        before[k] = counts[code]
+        if counts[code] == 0:
+            births[code] = born + first[k]
+        counts[code] += after[k]
+        after[k] = counts[code]
 
 
 @kernel
@@ -27,44 +94,58 @@ def touch_groups(
     after: Array,
     first: Array,
     last: Array,
-) -> tuple[int, int]:
-    """Number the pairs (instant, group) that the tuples touch, in the order they do: how many, and born.
+) -> int:
+    """Number the pairs (instant, group) that the tuples touch, in the order they do; how many there are.
 
     ts, codes, weight (how many rows come, negative: go): int64 [n]; counts, births: int64 [groups], rows of each and
-    the number of the tuple that made it appear; mark: int64 [groups], -1 between calls; touch: int64 [n], the pair of
-    each tuple; touch_*, before, after (rows of the group), first, last (tuples): int64 [n], by pair.
+    the number of the tuple that made it appear; born: of the first tuple; mark: int64 [groups], -1 between calls;
+    touch: int64 [n], the pair of each tuple; touch_*, before, after (rows of the group), first, last (tuples):
+    int64 [n], by pair.
     """
-    pairs = 0
-    i = 0
-    while i < ts.shape[0]:
-        now = ts[i]
-        begin = pairs
-        while i < ts.shape[0] and ts[i] == now:
-            code = codes[i]
-            at = mark[code]
-            if at < 0:
-                at = pairs
-                mark[code] = at
-                touch_ts[at] = now
-                touch_code[at] = code
-                before[at] = counts[code]
-                first[at] = i
-                if counts[code] == 0:
-                    births[code] = born
-                pairs += 1
-            run, came = i, 0
-            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
-                touch[run] = at
-                came += weight[run]
-                run += 1
-            last[at] = run - 1
-            counts[code] += came
-            born += run - i
-            i = run
-        for k in range(begin, pairs):
-            after[k] = counts[touch_code[k]]
-            mark[touch_code[k]] = -1
-    return pairs, born
+    pairs = _numbered(ts, weight, codes, mark, touch, touch_ts, touch_code, after, first, last, 0)
+    _counted(pairs, touch_code, first, counts, births, born, before, after, 0, 0)
+    return pairs
+
+
+@kernel
+def number_pairs(
+    ts: Array,
+    weight: Array,
+    codes: Array,
+    mark: Array,
+    touch: Array,
+    touch_ts: Array,
+    touch_code: Array,
+    came: Array,
+    first: Array,
+    last: Array,
+    begin: int,
+) -> int:
+    """The pairs of some instants alone, numbered from 0, without what was there before; how many there are.
+
+    came: int64 [n], by pair, rows that come less those that go; begin: the number of the first tuple; the others as of
+    `touch_groups`.
+    """
+    return _numbered(ts, weight, codes, mark, touch, touch_ts, touch_code, came, first, last, begin)
+
+
+@kernel
+def count_pairs(
+    touch_code: Array,
+    first: Array,
+    counts: Array,
+    births: Array,
+    born: int,
+    before: Array,
+    after: Array,
+    part: int,
+    mask: int,
+) -> None:
+    """Set the rows of each pair's group before and after it; after: what comes of it, at first.
+
+    part, mask: as of `apply_counts`; the others as of `touch_groups`.
+    """
+    _counted(touch_code.shape[0], touch_code, first, counts, births, born, before, after, part, mask)
 
 
 @kernel
