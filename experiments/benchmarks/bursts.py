@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     nile = lazy("nile")
 
-__all__ = ["through_bursts"]
+__all__ = ["on_the_clock_of_the_data", "on_the_data", "through_bursts"]
 
 COVERAGE_BAR = 0.93
 AFTER_BAR = 5.0
@@ -241,7 +241,7 @@ def _exact_now(kept: dict[str, list[dict[str, Any]]], now: float) -> dict[str, A
     }
 
 
-def _on_the_data(seeds: int) -> list[Measure]:
+def on_the_data(seeds: int) -> list[Measure]:
     """Bursts under `cpu=`, of which each has its own keys and so its own sample."""
     found: dict[str, list[bool]] = {name: [] for name in _QUERIES}
     most, latest = 0.0, 0.0
@@ -265,4 +265,4 @@ def through_bursts(seeds: int, share: float = 0.25, seconds: float = 5.0) -> lis
     """Bounds on memory by kind of query, and on CPU time, on the clock of the data; and this on that of the wall."""
     names = [*(name for name in _QUERIES if name != "selection"), *_APPENDED]
     measures = [each for name in names for each in _memory(name, seeds)]
-    return measures + _on_the_data(4 * seeds) + _on_the_wall(share, seconds)
+    return measures + on_the_data(4 * seeds) + _on_the_wall(share, seconds)

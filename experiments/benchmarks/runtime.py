@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.experiments.benchmarks.bursts import through_bursts
+from nile.experiments.benchmarks.dealt import dealt_out
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.experiments.benchmarks.precision import foretold
 from nile.runtime.charts import Step
@@ -189,7 +190,7 @@ def _chain(plans: int) -> Measure:
 @benchmark("runtime", "Many standing queries over few streams: equal ones, dashboards over a join, 1,000 selections")
 def many_queries(
     pushes: int = PUSHES, rounds: int = ROUNDS, selections: int = SELECTIONS, orders: int = 200_000,
-    plans: int = 1_000, bursts: int = 10, precise: int = 1_000,
+    plans: int = 1_000, bursts: int = 10, precise: int = 1_000, mixes: int = 30,
 ) -> Result:  # fmt: skip
     """CPU time; pushes of 10,000 rows."""
     grouped = "SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW 1"
@@ -224,6 +225,7 @@ def many_queries(
     measures.append(_chain(plans))
     measures += through_bursts(bursts)
     measures += foretold(precise)
+    measures += dealt_out(mixes)
     return Result(
         name="runtime",
         title="standing queries beside one of them",

@@ -111,6 +111,11 @@ class Recent:
         """Bytes."""
         return int(self._cells.nbytes + self._state.nbytes)
 
+    @property
+    def full(self) -> tuple[float, int]:
+        """(the share of the cells that are of values in the window, about; how many cells a value has)."""
+        return min(1.0, float(self._state[kernels.LIVE]) / self._cells.shape[0]), self._hashes
+
     def halve(self) -> bool:
         """Go on with half the cells, each standing for two; False: there are as few as may be.  Cost: O(cells)."""
         if (cells := self._cells.shape[0] // 2) < _LEAST:

@@ -74,6 +74,11 @@ class Sides:
         """Bytes."""
         return int(self._cells.nbytes + self._state.nbytes)
 
+    @property
+    def full(self) -> tuple[float, int]:
+        """As of `Recent`, of the side whose cells are fuller."""
+        return min(1.0, float(self._state[:, kernels.LIVE].max()) / self._cells.shape[1]), self._hashes
+
     def halve(self) -> bool:
         """Go on with half the cells, each standing for two; False: there are as few as may be.  Cost: O(cells)."""
         if (cells := self._cells.shape[1] // 2) < cells_in(0):

@@ -137,12 +137,12 @@ def _decided(db: nile.Database, means: Means, decide: Decide) -> None:
 
         return instead
 
-    means.level, means.fits, means.room = (  # type: ignore[method-assign]
-        asked("level", means.level), asked("fits", means.fits), asked("room", means.room),
+    means.level, means.fits, means.room, means.lends = (  # type: ignore[method-assign]
+        asked("level", means.level), asked("fits", means.fits), asked("room", means.room), asked("lends", means.lends),
     )  # fmt: skip
     for gate in means.gates:
         if isinstance(gate, Narrow):
-            gate.fits, gate.room = means.fits, means.room
+            gate.fits, gate.room, gate.lends = means.fits, means.room, means.lends
 
 
 def seen(db: nile.Database, names: tuple[str, ...] = tuple(QUERIES)) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_what_a_plan_took_for_twice_as_many_tuples_says_how_many_more_fit() -> N
     gate = Gate(None, {}, None, lambda *_: 0)  # type: ignore[arg-type]
     assert gate.grew(100) is None
     for held in (100, 120, 200, 320, 400):
-        gate.bytes, gate.peak = 40_000 + 50 * held, held
+        gate.bytes, gate.tables = 40_000 + 50 * held, held
         gate.mark(held)
     assert gate.marks == [(100, 45_000), (200, 50_000), (320, 56_000)]
     assert gate.grew(400) == (200, 10_000)

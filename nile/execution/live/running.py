@@ -182,6 +182,12 @@ class Running:
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
 
+    def compact(self) -> None:
+        """Hold the same in tables as small as they may be.  Cost: O(state)."""
+        was, self.pipeline = self.pipeline, self._made()
+        self.pipeline.restore(of(*flat(was.capture())))
+        self.pipeline.deferred = was.deferred
+
     def run_by(self, made: Callable[[], Pipeline]) -> None:
         """Run on a pipeline of another kind."""
         self._made, self.pipeline = made, made()

@@ -87,7 +87,7 @@ class BoundedSubscription(ExactSubscription):
     def _attach(self, plan: Running, gate: Gate) -> None:
         plan.gate = gate
         self._beside = self._beside or dict.fromkeys(gate.came, (0, 0))
-        gate.memory = partial(_memory, plan)
+        gate.memory, gate.groups, gate.compact = partial(_memory, plan), partial(_rows, plan), plan.compact
         self._means.add(gate)
 
     @property
@@ -315,6 +315,11 @@ class BoundedSubscription(ExactSubscription):
         part.end()
         super()._go_on_from(held)
         self.gate.resumed()
+
+
+def _rows(plan: Running) -> int:
+    root = plan.pipeline.operators[0]
+    return int(root.positive - root.negative)
 
 
 def _memory(plan: Running) -> int:

@@ -21,7 +21,9 @@ from contextlib import contextmanager
 
 from nile.exact.join.threads import cpu_seconds
 from nile.execution.live.means.costs import Cost
+from nile.execution.live.means.dealing import deal
 from nile.execution.live.means.gate import MOST_LEVEL, Gate
+from nile.execution.live.means.given import SAFE
 
 __all__ = ["Means"]
 
@@ -29,15 +31,19 @@ _FILL = 0.95
 """Of the bound on memory: how much is used by plan, since a push is let in before its bytes are known."""
 _BYTES = 1024
 """At most of a tuple, as long as tables are small."""
-_SAFE = 0.9
-"""Of the tuples that there is room for: a sample is now and then larger than on average."""
 _JUMP = 1.1
 """Times as many bytes for as many tuples after a push: a table has doubled, and does so next at twice as many."""
 _FARTHEST = 4.0
 """Times as many tuples as ever before, at most, by what they took so far."""
 _SOON = 8.0
 """Pushes of this size that there is room for at least: then no rate has to be looked at."""
+_FASTER = 1.1
+"""Times the rate, at most, for which a plan was given memory."""
 _LEARN = 0.3
+_OFTEN = 8
+"""Pushes after which what is free is dealt out, at least; as many as there are plans, if these are more."""
+_STEPS = (0.125, 0.25, 0.5, 1.0, 3.0)
+"""Of what a plan holds: bytes that its next step may take."""
 _BURST = 1.0
 """Seconds for which CPU credit is saved up, and for which at most it is owed."""
 _PLENTY = 0.5
@@ -74,6 +80,11 @@ class Means:
         self._around = Cost()
         self._inside, self._charged, self._rest, self._tuples = False, 0.0, 0.0, 0
         self._besides = 0
+        self._pushes = 0
+        self._reserved = self._kept = 0.0
+        """Bytes that plans were given and do not hold yet, and that are kept for the others."""
+        self.deals = True
+        """Whether memory that equal parts leave unused is dealt out."""
 
     def add(self, gate: Gate) -> None:
         """One more plan."""
@@ -131,6 +142,14 @@ class Means:
                 self._credit = min(self._most, self._credit + self.cpu * passed)
             self._seen = now
         self._besides = self.others()
+        self._pushes += 1
+        if self.memory is not None and self.deals and self._pushes >= max(_OFTEN, len(self._gates)):
+            self._pushes = 0
+            self._reserved = sum(each.reserved for each in self._gates)
+            spare = self.memory * _FILL - self.held - self._reserved
+            deal(self._gates, spare, self._step, _BYTES * max((each.batch for each in self._gates), default=0))
+            self._reserved = sum(each.reserved for each in self._gates)
+            self._kept = sum(each.kept for each in self._gates)
         self._begun, self._in_plans = self.meter(), 0.0
 
     def end(self, tuples: int) -> None:
@@ -154,12 +173,12 @@ class Means:
         if there > gate.bytes:
             gate.grown = held
         if there > _JUMP * gate.bytes * max(1.0, held / max(gate.held_before, 1)) > 0:
-            again = [each for each in gate.jumps if 1.8 * each <= gate.peak_before <= 2.2 * each]
+            again = [each for each in gate.jumps if 1.8 * each <= gate.tables_before <= 2.2 * each]
             if again:
                 gate.jumps.remove(again[0])
-            gate.jumps.append(gate.peak_before)
-        gate.jumps = [each for each in gate.jumps if each >= gate.peak / 2]
-        gate.bytes, gate.peak_before, gate.held_before = there, gate.peak, held
+            gate.jumps.append(gate.tables_before)
+        gate.jumps = [each for each in gate.jumps if each >= gate.tables / 2]
+        gate.bytes, gate.tables_before, gate.held_before = there, gate.tables, held
         gate.mark(held)
 
     def spent(self, gate: Gate, seconds: float) -> None:
@@ -170,6 +189,7 @@ class Means:
     def level(self, gate: Gate, name: str, tuples: int) -> int:
         """Of a batch of a stream: 0 takes all of it in, k a share of 2**-k."""
         room, time_for = self._by_memory(gate, name, tuples), self._by_cpu(gate, name, tuples)
+        gate.short = room < min(tuples, time_for)
         if self._credit is not None and self._credit > _PLENTY * self._most and gate.newest(name):
             time_for = max(time_for, tuples / 2.0 ** (gate.newest(name) - 1))
         allowed = min(room, time_for)
@@ -177,9 +197,14 @@ class Means:
             return 0
         return min(MOST_LEVEL, math.ceil(math.log2(tuples / max(allowed, 1.0))))
 
-    def _share(self, gate: Gate) -> float:
-        """Of what is left for all."""
-        return gate.weight / sum(each.weight for each in self._gates)
+    def _part(self, gate: Gate) -> float:
+        """Bytes of what is left for all that are for a plan, and what it was given."""
+        assert self.memory is not None
+        left = max(0.0, self.memory * _FILL - self.held - self._reserved)
+        kept, share = self._kept, gate.weight / sum(each.weight for each in self._gates)
+        if kept > left:
+            return gate.kept * left / kept + gate.reserved
+        return gate.kept + (left - kept) * share + gate.reserved
 
     def room(self, gate: Gate, tuples: int = 0, most: float = math.inf) -> float:
         """Bytes that a plan may hold, what it holds now among them; inf without a bound.
@@ -195,7 +220,7 @@ class Means:
     def _room(self, gate: Gate) -> float:
         if self.memory is None:
             return math.inf
-        return max(0.0, self.memory * _FILL - self.held) * self._share(gate) + gate.bytes + gate.apart
+        return self._part(gate) - gate.reserved + gate.bytes + gate.apart - gate.lent
 
     def fits(self, gate: Gate, name: str, tuples: int, each: float, apart: int) -> bool:
         """Whether, as fast as they come, all tuples of the windows would find room beside what a plan holds apart.
@@ -206,7 +231,7 @@ class Means:
         if self._by_cpu(gate, name, tuples) < tuples or window is None:
             return False
         room = self._room(gate)
-        return gate.bytes + apart <= room and (rate * window + tuples) * each <= _SAFE * (room - apart)
+        return gate.bytes + apart <= room and (rate * window + tuples) * each <= SAFE * (room - apart)
 
     def _by_memory(self, gate: Gate, name: str, tuples: int) -> float:
         """How many of the tuples there is room for."""
@@ -216,15 +241,13 @@ class Means:
         spare = self.memory * _FILL - self.held
         if spare < 0:
             return tuples / 2.0 ** (gate.newest(name) + 1)
-        part = spare * self._share(gate)
-        if gate.peak == 0:
+        part = self._part(gate)
+        if gate.tables == 0:
             return math.inf if tuples <= part / _BYTES else part / _BYTES
         if held >= 4 * max(gate.grown, 1) and there <= gate.bytes:
             return math.inf  # its state does not grow with what comes
-        limit = gate.peak * 2.0 ** int(math.log2((part + there) / max(there, 1)))
-        limit = max(limit, gate.peak + (part - there) / _BYTES, 2.0 * _SAFE * min(gate.jumps, default=0))
-        limit = max(limit, self._foreseen(gate, held, part))
-        if held + tuples <= limit and tuples * _BYTES <= part / _SOON:
+        limit = gate.limited(self._limit(gate, held, there, part))
+        if not gate.goal and held + tuples <= limit and tuples * _BYTES <= part / _SOON:
             return math.inf  # the next push is measured again
         window = gate.made.window
         if window is None:
@@ -232,7 +255,35 @@ class Means:
         share = limit / (gate.rate * window + tuples)
         if share >= 1.0 and held + tuples <= limit:
             return math.inf
-        return min(_SAFE * share * tuples, max(0.0, limit - held))
+        usual = SAFE * share * tuples
+        if gate.lean:
+            return usual  # what is held beyond that leaves
+        usual, given = min(usual, max(0.0, limit - held)), tuples / 2.0**gate.down
+        if gate.goal and held + given <= limit and share >= given / (_FASTER * tuples):
+            return max(given, usual)
+        return usual
+
+    def _limit(self, gate: Gate, held: int, there: int, part: float) -> float:
+        """How many tuples a plan may hold in `part` bytes more than now, which are `there`."""
+        limit = gate.tables * 2.0 ** int(math.log2((part + there) / max(there, 1)))
+        limit = max(limit, gate.tables + (part - there) / _BYTES, 2.0 * SAFE * min(gate.jumps, default=0))
+        return max(limit, self._foreseen(gate, held, part))
+
+    def _step(self, gate: Gate, safe: float = 1.0) -> tuple[float, float]:
+        """(bytes with which a plan may hold the tuples of the next level, tuples that it then may hold); inf, 0: not
+        known, or far more bytes than it holds.
+
+        safe: of the tuples that there is room for.
+        """
+        held, there = gate.held(), gate.memory()
+        for part in (share * there for share in _STEPS):
+            if safe * (limit := self._limit(gate, held, there, part)) >= gate.next:
+                return part, limit
+        return math.inf, 0.0
+
+    def lends(self, gate: Gate) -> int:
+        """How often a filter is to be doubled beyond what equal parts let it have."""
+        return gate.doublings
 
     @staticmethod
     def _foreseen(gate: Gate, held: int, part: float) -> float:
@@ -245,9 +296,9 @@ class Means:
             return 0.0
         tuples, size = found
         if gate.jumps:
-            return gate.peak * 2.0 ** int(math.log2(1.0 + part / max(2.0 * size, 1.0)))
+            return gate.tables * 2.0 ** int(math.log2(1.0 + part / max(2.0 * size, 1.0)))
         more = part - (_JUMP - 1.0) * gate.bytes
-        return min(held + more * tuples / max(size, 1), _FARTHEST * gate.peak)
+        return min(held + more * tuples / max(size, 1), _FARTHEST * gate.tables)
 
     def _by_cpu(self, gate: Gate, name: str, tuples: int) -> float:
         """How many of the tuples there is time for."""

@@ -15,6 +15,7 @@ from nile.execution.choice import Choice
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.gate import Gate
+from nile.execution.live.means.given import SAFE, Cost
 from nile.execution.live.means.squeezed import MOST, Squeezed, worth_of
 from nile.execution.live.means.weighing import Weighed
 from nile.execution.live.means.worth import CONFIDENCE, Precision, counted
@@ -81,20 +82,25 @@ class Narrow(Gate):
     pipeline: Callable[[], Squeezed]
     room: Callable[..., float]
     fits: Callable[[Gate, str, int, float, int], bool]
+    lends: Callable[[Gate], int]
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._each = _BYTES
+        self._doubled = 0
+        """How often its filter was doubled by what it was given."""
 
     def twin(self) -> Gate:
         other = super().twin()
         assert isinstance(other, Narrow)
-        other._each, other.room, other.fits = self._each, self.room, self.fits
+        other._each, other.room, other.fits, other.lends = self._each, self.room, self.fits, self.lends
+        other._doubled = other.doublings = self._doubled
         return other
 
     def alike(self, other: Gate) -> bool:
         assert isinstance(other, Narrow)
-        return super().alike(other) and (not self.level or self._each == other._each)
+        mine, theirs = (self._each, self._doubled), (other._each, other._doubled)
+        return super().alike(other) and (not self.level or mine == theirs)
 
     @property
     def level(self) -> int:
@@ -123,20 +129,40 @@ class Narrow(Gate):
         elif pipeline.refilling:
             pipeline.let_go()
             self._forgotten()
-        elif pipeline.plenty < math.inf and 2 * pipeline.cells <= self._size(0, n):
-            pipeline.double()  # more comes than when it was made, or others have left room
+        else:
+            self._fit(n)
         ledger.add(at, n, n, 0)
         if pipeline.squeezed and not pipeline.refilling:
             ledger.took_in[-1] = 0
-        self.peak = max(self.peak, self.held())
+        self.filled()
         return batch.ts, rows
+
+    def _fit(self, tuples: int) -> None:
+        """Let the filter be as large as it may be, of the batch as in `_size`."""
+        pipeline = self.pipeline()
+        if pipeline.plenty < math.inf and 2 * (self.cells - self.lent) <= self._size(0, tuples):
+            if self._doubled:  # more comes than when it was made, or others have left room
+                self._doubled -= 1
+                self.doublings = max(0, self.doublings - 1)
+            else:
+                pipeline.double()
+        asked = self.lends(self)
+        while self._doubled < asked:
+            pipeline.double()
+            self._doubled += 1
+        while self._doubled > asked and pipeline.halve():
+            self._doubled -= 1
 
     def _makes_room(self, name: str, tuples: int) -> bool:
         """Whether all tuples of the windows find room beside the filter, which may become smaller for that."""
         pipeline, each = self.pipeline(), self._each
-        least = self.apart - int(pipeline.cells * (1.0 - 0.5**_HALVINGS))
-        if not self.fits(self, name, tuples, each, least if not pipeline.refilling else self.apart):
+        own = self.apart - self.lent
+        least = own - int((self.cells - self.lent) * (1.0 - 0.5**_HALVINGS))
+        if not self.fits(self, name, tuples, each, least if not pipeline.refilling else own):
             return False
+        while self._doubled and pipeline.halve():
+            self._doubled -= 1
+        self.doublings = 0
         while not self.fits(self, name, tuples, each, self.apart) and self.apart > least and pipeline.halve():
             pass
         return True
@@ -146,11 +172,75 @@ class Narrow(Gate):
         room = self.room(self, tuples, _PART * self.pipeline().plenty)
         return CELL * _CELLS * max(held, 1) if room == math.inf else room / _PART
 
+    @property
+    def cells(self) -> int:
+        return self.pipeline().cells
+
+    @property
+    def lent(self) -> int:
+        return self.cells - (self.cells >> self._doubled)
+
+    @property
+    def how(self) -> Any:
+        pipeline = self.pipeline()
+        return pipeline.squeezed, pipeline.refilling, self.cells, self.last_level
+
+    @property
+    def wanting(self) -> bool:
+        pipeline = self.pipeline()
+        return pipeline.squeezed and not pipeline.refilling and self.made.window is not None
+
+    def step(self, cost: Cost) -> tuple[float, float]:
+        del cost
+        return float(self.cells), 0.0
+
+    def in_equal_parts(self, cost: Cost) -> float:
+        """Until all it would hold finds room beside its filter."""
+        del cost
+        own = self.cells - self.lent
+        return self.many * self._each / SAFE - self.bytes - (1.0 - 0.5**_HALVINGS) * own
+
+    @property
+    def gain(self) -> float:
+        """By how much less often a new value seems known in twice the cells; as a part of as many as pay best."""
+        if self.pipeline().plenty == math.inf:
+            return 0.0  # what it misses, it misses of those that wait
+        full, hashes = self.pipeline().full
+        errors = [(1.0 - (1.0 - full) ** 0.5**k) ** hashes for k in range(4)]
+        return max((errors[0] - errors[k]) / (2**k - 1) for k in (1, 2, 3))
+
+    def give(self, more: float, limit: float) -> None:
+        del more, limit
+        self.doublings += 1
+
+    def stay(self) -> None:
+        """Nothing: it goes by no part."""
+
+    @property
+    def extra(self) -> float:
+        return float(self.lent)
+
+    @property
+    def reserved(self) -> float:
+        return float(self.cells * (2 ** max(0, self.doublings - self._doubled) - 1))
+
+    def give_back(self) -> None:
+        self.doublings = 0
+
+    def limited(self, limit: float) -> float:
+        return limit
+
+    def settle(self) -> None:
+        """Nothing."""
+
+    def shrink(self) -> None:
+        """Nothing: cells are halved before the next batch."""
+
     def _forgotten(self) -> None:
         """Nothing is held of what was let in."""
         for each in self._ledgers.values():
             each.took_in = [0] * len(each.took_in)
-        self.peak = self.grown = self.bytes = self.peak_before = self.held_before = 0
+        self.peak = self.tables = self.grown = self.bytes = self.tables_before = self.held_before = 0
         self.jumps, self.marks = [], []
 
 
@@ -171,7 +261,7 @@ class CompressedSubscription(BoundedSubscription):
         self._base = np.zeros(MOST)
         names = {leaf.name: leaf.position for leaf in leaves_of(self._made.query.plan) if isinstance(leaf, Stream)}
         gate = Narrow(self._made, names, self._hasher, self._level)
-        gate.room, gate.fits = self._means.room, self._means.fits
+        gate.room, gate.fits, gate.lends = self._means.room, self._means.fits, self._means.lends
         self._attach(plan, gate)
 
     def _attach(self, plan: Running, gate: Gate) -> None:
@@ -244,6 +334,7 @@ class CompressedSubscription(BoundedSubscription):
                 "worth": np.append(self._worth, _pipeline(self._plan).worth[MOST]),
                 "each": np.array([gate._each]),
                 "peak": gate.peak,
+                "doubled": gate._doubled,
                 "gate": self._gate_state(),
             }
             return {**ExactSubscription.capture(self), "means": means}
@@ -255,6 +346,8 @@ class CompressedSubscription(BoundedSubscription):
         worth = worth_of(part)
         gate._each = float(part.array("each", "float64", (1,))[0])
         gate.peak = part.integer("peak", 0, holding.MOST)
+        if part.has("doubled"):  # written since filters may be given more
+            gate._doubled = gate.doublings = part.integer("doubled", 0, 40)
         gate.restore(part.part("gate"))
         part.end()
         ExactSubscription._go_on_from(self, held)

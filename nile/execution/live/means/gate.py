@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.live.means.costs import Cost
+from nile.execution.live.means.given import Given
 from nile.execution.live.means.weighing import GROUP_OF, GROUPS, WEIGHT, Weighed
 from nile.execution.values import value_of
 from nile.operators.aggregate.input import units
@@ -85,13 +86,14 @@ class _Ledger:
 Ask = Callable[["Gate", str, int], int]
 
 
-class Gate:
+class Gate(Given):
     """In front of one plan, whoever shares it.
 
     ask: the level of a batch (stream, tuples).  weight: how much more than others it is worth.
     """
 
     def __init__(self, made: Weighed, positions: Mapping[str, int], hasher: KeyHasher, ask: Ask) -> None:
+        super().__init__()
         self.made = made
         self.ask = ask
         self.weight = 1.0
@@ -110,7 +112,7 @@ class Gate:
         """How many were held when tables doubled, of each the last time."""
         self.marks: list[tuple[int, int]] = []
         """(tuples held, bytes) of the plan, each time that half as many again were held."""
-        self.peak_before = self.held_before = 0
+        self.tables_before = self.held_before = 0
         self.spent = 0.0
         self.took_before = 0
 
@@ -118,6 +120,7 @@ class Gate:
         """For a plan of equal state that goes its own way."""
         other = type(self)(self.made, self._positions, self._hasher, self.ask)
         other.weight, other.peak, other.grown, other.bytes = self.weight, self.peak, self.grown, self.bytes
+        other.tables = self.tables
         other.cost = self.cost.twin()
         other._restore(self.capture())
         other.took_before = sum(other.took.values())
@@ -137,7 +140,11 @@ class Gate:
 
     def resumed(self) -> None:
         """Its plan holds what another process did: what comes now is measured beside that, not beside nothing."""
-        self.bytes, self.peak_before = self.memory(), self.peak
+        self.tables = self.peak
+        self.made_anew()
+
+    def made_anew(self) -> None:
+        self.bytes, self.tables_before, self.jumps, self.marks = self.memory(), self.tables, [], []
         self.grown = self.held_before = self.held()
         self.took_before = sum(self.took.values())
 
@@ -152,11 +159,6 @@ class Gate:
         )
 
     @property
-    def apart(self) -> int:
-        """Bytes of the plan beside `memory`, which what is let in does not change."""
-        return 0
-
-    @property
     def came(self) -> Mapping[str, int]:
         """Tuples that each stream brought."""
         return {name: each.came for name, each in self._ledgers.items()}
@@ -167,7 +169,6 @@ class Gate:
         return {name: each.took for name, each in self._ledgers.items()}
 
     def held(self, at: int | None = None) -> int:
-        """Tuples that were let in and are in the windows still (at: as of an instant, ns)."""
         self._forget(at)
         return sum(sum(each.took_in) for each in self._ledgers.values())
 
@@ -176,6 +177,14 @@ class Gate:
         """The highest whose tuples are in the windows; 0: the plan is exact."""
         return max((max(each.levels, default=0) for each in self._ledgers.values()), default=0)
 
+    @property
+    def at(self) -> int:
+        return max((each.ends[-1] for each in self._ledgers.values() if each.ends), default=0)
+
+    @property
+    def last_level(self) -> int:
+        return max(map(self.newest, self._ledgers), default=0)
+
     def newest(self, name: str) -> int:
         """The level of the newest batch of a stream."""
         levels = self._ledgers[name].levels
@@ -183,16 +192,21 @@ class Gate:
 
     @property
     def rate(self) -> float:
-        """Tuples a ns that come of all streams."""
         return sum(each.rate for each in self._ledgers.values())
 
     def note(self, name: str, batch: TupleBatch) -> None:
         """How fast a stream comes, of which this is the next batch, with tuples in it."""
         ledger, at = self._ledgers[name], int(batch.ts[-1])
+        self.batch = len(batch)
         ledger.begun = int(batch.ts[0]) if ledger.begun is None else ledger.begun
         begun = ledger.ends[-1] if ledger.ends else ledger.begun
         now = len(batch) / max(at - begun, 1)
         ledger.rate += (_UP if now > ledger.rate else _DOWN) * (now - ledger.rate)
+
+    def filled(self) -> None:
+        """A batch was let in: what is held now, before what leaves has left, may be the most."""
+        held = self.held()
+        self.peak, self.tables = max(self.peak, held), max(self.tables, held)
 
     def passed(self, at: int) -> None:
         """All streams have passed an instant."""
@@ -224,7 +238,7 @@ class Gate:
                 hashes = hashes[yes]
             ts, rows = ts[yes], rows.filter(pa.array(yes))
         ledger.add(at, n, len(ts), level)
-        self.peak = max(self.peak, self.held())  # before what leaves has left
+        self.filled()
         if self.made.drawn != "values":
             rows = rows.append_column(WEIGHT, pa.array(np.full(len(ts), 1 << level)))
         if self.made.drawn == "keys":

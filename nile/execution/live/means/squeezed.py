@@ -123,6 +123,11 @@ class Squeezed(Pipeline):
         """Bytes of a filter for each tuple of the windows, of which more make it no more precise."""
         return self._kind.plenty
 
+    @property
+    def full(self) -> tuple[float, int]:
+        """(the share of the filter's cells that are of values in the windows, how many cells a value has)."""
+        return (0.0, 1) if self._filter is None else self._filter.cells.full
+
     def let_go(self) -> None:
         """Hold nothing beside the filter."""
         kept, origin, (plan, scheduling, signed) = self._counts, self._clock.origin, self._asked

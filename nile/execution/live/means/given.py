@@ -1,0 +1,195 @@
+"""What a plan was given beyond its equal part of the memory, until that is taken back (`dealing`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nile.execution.live.means.weighing import Weighed
+
+__all__ = ["SAFE", "Cost", "Given"]
+
+SAFE = 0.9
+"""Of the tuples that there is room for: a sample is now and then larger than on average."""
+_OVER = 1.1
+"""Times the bytes that were foretold, at most."""
+Cost = Callable[..., tuple[float, float]]
+"""(bytes with which a plan may hold the tuples of the next level, how many it may hold then), of the plan and, at most,
+of the share that these may be of it; inf, 0: not known, or far more than it holds."""
+
+
+class Given:
+    """A plan as memory is dealt out to it.  A filter that has taken its place overrides what is said of samples."""
+
+    made: Weighed
+    weight: float
+    bytes: int
+
+    def __init__(self) -> None:
+        self.groups: Callable[[], int] = lambda: 1
+        """How many rows a query has that groups."""
+        self.compact: Callable[[], None] = lambda: None
+        """Make the plan's tables anew, as small as they may be."""
+        self.batch = 0
+        """Tuples of the newest batch."""
+        self.short = False
+        """Whether there was too little memory for that, though time enough."""
+        self.tables = 0
+        """Most tuples that were held at once since its tables were made."""
+        self.goal = 0
+        """How many it may hold whatever its equal part is; 0: as that allows."""
+        self.down = 0
+        """The level that these suffice for."""
+        self.allowed = 0.0
+        """Bytes that it may hold by that."""
+        self.kept = 0.0
+        """Bytes that are left for it, where others were given any."""
+        self.lean = False
+        """Whether it gives back what it was given."""
+        self.doublings = 0
+        """Of its filter, by what it was given."""
+        self._before = (0, 0)
+        """(tuples, bytes) that it held, at most, before anything was given."""
+        self._how: Any = None
+        self._bytes = self._since = self._came = 0
+
+    @property
+    def at(self) -> int:
+        """When its newest tuple came (ns)."""
+        raise NotImplementedError
+
+    @property
+    def rate(self) -> float:
+        """Tuples a ns that come of all streams."""
+        raise NotImplementedError
+
+    @property
+    def last_level(self) -> int:
+        """The highest of the newest batches of its streams."""
+        raise NotImplementedError
+
+    @property
+    def apart(self) -> int:
+        """Bytes of the plan beside `bytes`, which what is let in does not change."""
+        return 0
+
+    def held(self, at: int | None = None) -> int:
+        """Tuples that were let in and are in the windows still (at: as of an instant, ns)."""
+        raise NotImplementedError
+
+    @property
+    def cells(self) -> int:
+        """Bytes of its filter's cells, if there is one."""
+        return 0
+
+    @property
+    def lent(self) -> int:
+        """Bytes of those that were given."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return self.bytes + self.apart
+
+    @property
+    def how(self) -> Any:
+        """What has to stay as it is before anything is given."""
+        return self.last_level, self.lean
+
+    def settled(self, came: int) -> bool:
+        """Whether it has been as it is for a window, or nothing comes.  came: all tuples so far.  Asked once a deal."""
+        idle, self._came = came == self._came, came
+        if self.how != self._how or self.size > _OVER * self._bytes:
+            self._how, self._bytes, self._since = self.how, self.size, self.at
+        return self.made.window is None or idle or self.at - self._since >= self.made.window
+
+    @property
+    def wanting(self) -> bool:
+        """Whether it errs since it has too little memory."""
+        return self.short and self.last_level > 0 and self.made.window is not None and not self.lean
+
+    @property
+    def many(self) -> float:
+        """Tuples in its windows, were all let in."""
+        return self.rate * (self.made.window or 0) + self.batch
+
+    @property
+    def next(self) -> float:
+        """Tuples that it holds one level down."""
+        return 2.0 ** (1 - self.last_level) * self.many
+
+    @property
+    def gain(self) -> float:
+        """By how much it errs less one level down, of an error that is 1 where nothing is known.
+
+        A sample of 2**-k misses the rest of its rows; counts and sums of groups err by their standard error, as far as
+        tuples count as many.
+        """
+        level = self.last_level
+        if not self.made.grouped:
+            return 2.0**-level
+        each = max(self.many / max(1, self.groups()), 1.0)
+        errors = [min(1.0, math.sqrt((2.0**k - 1.0) / each)) for k in (level, level - 1)]
+        return errors[0] - errors[1]
+
+    def step(self, cost: Cost) -> tuple[float, float]:
+        """(bytes that its next step takes, tuples that it may hold then, of a sample)."""
+        return cost(self)
+
+    def in_equal_parts(self, cost: Cost) -> float:
+        """Bytes with which equal parts let it take a step."""
+        return cost(self, SAFE)[0]
+
+    def give(self, more: float, limit: float) -> None:
+        """Let it hold so many bytes more, and by that so many tuples: enough for the next level."""
+        if not self.extra:
+            self._before = self.tables, self.size
+        self.goal, self.down, self.allowed = math.floor(limit), self.last_level - 1, self.size + more
+
+    def stay(self) -> None:
+        """Let it stay at its level, though its equal part becomes smaller, in as many bytes as it holds."""
+        if not self.goal and self.wanting:
+            self._before = self.tables, self.size
+            self.goal = max(self.tables, math.ceil(2.0**-self.last_level * self.many))
+            self.down, self.allowed = self.last_level, float(self.size)
+
+    def settle(self) -> None:
+        """Its windows are full: of what it was given it needs no more than it holds."""
+        if self.extra:
+            self.allowed = min(self.allowed, max(_OVER * self.size, float(self._before[1])))
+
+    @property
+    def extra(self) -> float:
+        """Bytes that it holds, or may hold, by what it was given."""
+        return max(0.0, self.allowed - self._before[1]) if self.goal else 0.0
+
+    @property
+    def reserved(self) -> float:
+        """Bytes that it was given and does not hold yet."""
+        return max(0.0, self.allowed - self.size) if self.goal else 0.0
+
+    def give_back(self) -> None:
+        """Hold no more than without what it was given, as soon as what is held has left."""
+        self.lean = self.lean or self.extra > 0.0
+        self.goal, self.allowed = 0, 0.0
+
+    def limited(self, limit: float) -> float:
+        """How many tuples it may hold, of which its equal part would let it hold `limit`."""
+        if self.goal and self.size > _OVER * self.allowed:  # more was taken than was foretold
+            self.give_back()
+        return min(limit, self._before[0]) if self.lean else max(limit, self.goal)
+
+    def shrink(self) -> None:
+        """Once what had been given is gone, hold no tables for it."""
+        if self.lean and self.held() <= self._before[0]:
+            self.compact()
+            self.lean = False
+            self.made_anew()
+            self.tables = self._before[0]
+
+    def made_anew(self) -> None:
+        """Its tables were: what comes is measured beside what they take now."""
+        raise NotImplementedError

@@ -1,0 +1,216 @@
+"""Memory that equal parts leave unused: who is given it, what that is worth, and when it comes back."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.execution.held import packed
+from nile.execution.live.means.bounded import BoundedSubscription
+from nile.execution.live.means.dealing import deal
+from nile.execution.live.means.given import SAFE, Given
+from nile.experiments.benchmarks.dealt import Mix, Run, errors
+
+SECOND = 10**9
+
+
+class _Made:
+    window = SECOND
+    grouped = False
+
+
+class Plan(Given):
+    """One whose streams bring 1,000 tuples a second each, of which a sample of 2**-level is held."""
+
+    weight = 1.0
+
+    def __init__(self, level: int, size: int, *, each: float = 0.0) -> None:
+        super().__init__()
+        self.made = _Made()  # type: ignore[assignment]
+        self.level, self.bytes, self.now, self.each = level, size, 0, each or size
+        self.short, self.tables = level > 0, 1_000 >> level
+        self.made_new = 0
+        self.compact = self._made
+
+    def _made(self) -> None:
+        self.made_new += 1
+
+    def made_anew(self) -> None:
+        self.bytes = int(self.each * self.held() / 1_000)
+
+    @property
+    def at(self) -> int:
+        return self.now
+
+    @property
+    def rate(self) -> float:
+        return 1_000 / SECOND
+
+    @property
+    def last_level(self) -> int:
+        return self.level
+
+    @property
+    def came(self) -> dict[str, int]:
+        return {"s": self.now}
+
+    def held(self, at: int | None = None) -> int:
+        del at
+        return 1_000 >> self.level
+
+
+def _doubled(plan: Plan, safe: float = 1.0) -> tuple[float, float]:
+    """Twice the tuples in twice the bytes, four times in four times: as of tables that are full."""
+    for times in (1, 2):
+        if safe * plan.tables * 2**times >= plan.next:
+            return float(plan.bytes * (2**times - 1)), plan.tables * 2.0**times
+    return math.inf, 0.0
+
+
+def _settled(plans: list[Plan], spare: float) -> None:
+    """Let a window and more pass in which nothing changes."""
+    for _ in range(3):
+        for each in plans:
+            each.now += 6 * SECOND // 10
+        deal(plans, spare, _doubled, 0.0)  # type: ignore[arg-type]
+
+
+def test_who_errs_least_for_its_bytes_is_given_them_once_nothing_changes() -> None:
+    plans = [Plan(2, 1_000), Plan(3, 100), Plan(1, 5_000)]
+    for _ in range(2):
+        for each in plans:
+            each.now += 4 * SECOND // 10
+        deal(plans, 10_000.0, _doubled, 0.0)  # type: ignore[arg-type]
+        assert [each.goal for each in plans] == [0, 0, 0]  # no window has passed
+    _settled(plans, 1_600.0)  # of which the others might still need 25 % of what they hold
+    assert [each.extra for each in plans] == [0.0, 100.0, 0.0]
+    assert plans[1].goal == 250
+    assert plans[1].down == 2
+    assert [(each.goal, each.down) for each in (plans[0], plans[2])] == [(250, 2), (500, 1)]  # as they are
+    assert plans[0].limited(10.0) == 250
+
+
+def test_what_one_that_is_let_in_whole_needs_to_double_is_left_for_it() -> None:
+    whole, sampled = Plan(0, 3_000), Plan(2, 500)
+    _settled([whole, sampled], 3_400.0)
+    assert sampled.extra == 500.0  # of 3,400 the other could take no more than 1,700 in equal parts
+    assert whole.kept == 1_700.0
+    other = Plan(2, 1_800)
+    _settled([Plan(0, 3_000), other], 3_400.0)
+    assert other.extra == 0.0
+
+
+def test_weights_count() -> None:
+    light, heavy = Plan(2, 1_000), Plan(2, 1_500)
+    heavy.weight = 4.0
+    _settled([light, heavy], 2_000.0)
+    assert [light.extra, heavy.extra] == [0.0, 1_500.0]
+
+
+def test_all_comes_back_when_one_needs_what_equal_parts_would_give_it() -> None:
+    small, large = Plan(1, 800), Plan(3, 1_000)
+    small.level, small.short = 0, False
+    _settled([small, large], 2_400.0)
+    assert large.extra == 1_000.0
+    large.level, large.bytes, large.tables = 2, 2_000, 250
+    small.level, small.short, small.tables = 1, True, 800  # more comes
+    deal([small, large], 1_400.0, _doubled, 0.0)  # type: ignore[arg-type]
+    assert (large.goal, large.lean) == (0, True)
+    assert large.limited(250.0) == 125
+    assert large.made_new == 0  # it holds 250 still
+    large.level = 3
+    deal([small, large], 1_400.0, _doubled, 0.0)  # type: ignore[arg-type]
+    assert (large.made_new, large.lean, large.tables) == (1, False, 125)
+
+
+def test_what_takes_more_than_was_foretold_is_given_back() -> None:
+    plan = Plan(2, 1_000)
+    plan.give(1_000.0, 500.0)
+    plan.bytes = 2_100
+    assert plan.limited(300.0) == 500
+    plan.bytes = 2_300
+    assert plan.limited(300.0) == 250
+    assert plan.lean
+
+
+def test_too_little_memory_takes_all_back() -> None:
+    plans = [Plan(2, 1_000), Plan(3, 400)]
+    _settled(plans, 2_000.0)
+    assert sum(each.extra for each in plans) > 0
+    deal(plans, -1.0, _doubled, 0.0)  # type: ignore[arg-type]
+    assert [each.extra for each in plans] == [0.0, 0.0]
+    assert SAFE < 1.0
+
+
+MIX = Mix((("values", 200, 4_000), ("union", 60, 1_500), ("values", 40, 2_000)), 0.6, 5)
+
+
+def test_queries_err_less_in_all_and_none_errs_more_than_in_equal_parts() -> None:
+    true = Run(MIX)
+    bound = MIX.bound(true)
+    equal, dealt = (Run(MIX, bound, deals=deals) for deals in (False, True))
+    assert max(dealt.held) <= bound
+    one, other = (errors(MIX, true, each) for each in (equal, dealt))
+    assert sum(other) < 0.9 * sum(one)
+    assert all(mine <= theirs + 0.01 for mine, theirs in zip(other, one, strict=True))
+
+
+def test_when_rates_change_it_goes_to_who_needs_it_as_in_equal_parts() -> None:
+    """The third brings ten times as much after 3.5 s, when the first has been given what is left."""
+    bound = MIX.bound(Run(MIX))
+
+    def rate(number: int, usual: int, step: int) -> int:
+        return 10 * usual if number == 2 and step >= 35 else usual
+
+    true = Run(MIX, rate=rate)
+    equal, dealt = (Run(MIX, bound, deals=deals, rate=rate) for deals in (False, True))
+    assert dealt.levels[34][0] < equal.levels[34][0]
+    assert dealt.levels[-1][2] <= equal.levels[-1][2]
+    assert max(dealt.held) <= bound
+    one, other = (errors(MIX, true, each) for each in (equal, dealt))
+    assert all(mine <= theirs + 0.01 for mine, theirs in zip(other, one, strict=True))
+
+
+@pytest.mark.parametrize("query", ["SELECT a.k, b.t FROM a, b WHERE a.k = b.k", "SELECT DISTINCT k FROM a"])
+def test_tables_made_anew_hold_the_same_in_less(query: str) -> None:
+    """Of a burst; what is told afterwards, and held, is what it would be."""
+    told: list[Any] = []
+    for anew in (False, True):
+        with nile.connect(memory="64MB") as db:
+            for name in "ab":
+                db.stream(name, [("t", pa.float64()), ("k", pa.int64())], time="t", keep=1)
+            standing = db.subscribe(f"{query} WINDOW 1", emit="changes")
+            assert isinstance(standing, BoundedSubscription)
+            draw = np.random.default_rng(3)
+            out: list[Any] = []
+            for step in range(40):
+                for name in "ab":
+                    many = 2_000 if step < 10 else 20
+                    at = np.sort(step + draw.random(many)) / 10
+                    db.push(name, {"t": at, "k": draw.integers(0, 20_000, many)})
+                out += [batch.to_pylist() for batch in standing.poll()]
+                if step == 30 and anew:
+                    before = standing.memory
+                    standing.plan.compact()
+                    assert standing.memory < before / 2
+            told.append((out, packed("query", standing.plan.pipeline.capture())))
+    assert told[0] == told[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (5, 10, 15, 20, 25))])
+def test_no_mix_of_queries_errs_more_than_in_equal_parts(begin: int) -> None:
+    draw = random.Random(7)
+    mixes = [Mix.drawn(draw) for _ in range(begin + 5)][begin:]
+    for mix in mixes:
+        true = Run(mix)
+        bound = mix.bound(true)
+        equal, dealt = (Run(mix, bound, deals=deals) for deals in (False, True))
+        assert max(dealt.held) <= bound
+        assert sum(errors(mix, true, dealt)) <= 1.01 * sum(errors(mix, true, equal)) + 0.001, mix
