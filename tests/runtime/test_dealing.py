@@ -214,3 +214,32 @@ def test_no_mix_of_queries_errs_more_than_in_equal_parts(begin: int) -> None:
         equal, dealt = (Run(mix, bound, deals=deals) for deals in (False, True))
         assert max(dealt.held) <= bound
         assert sum(errors(mix, true, dealt)) <= 1.01 * sum(errors(mix, true, equal)) + 0.001, mix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "times"), [(6, 8.0), (8, 8.0), (9, 0.2), (10, 0.2)])
+def test_no_mix_errs_more_when_the_rate_of_one_changes(
+    monkeypatch: pytest.MonkeyPatch, number: int, times: float
+) -> None:
+    """From 4.5 s on, when memory has been dealt out; three of the four take all of it back then."""
+    draw = random.Random(11)
+    for _ in range(number + 1):
+        mix = Mix.drawn(draw)
+        which = draw.randrange(len(mix.queries))
+    back: list[float] = []
+    give_back = Given.give_back
+
+    def noted(self: Given) -> None:
+        back.append(self.extra)
+        give_back(self)
+
+    monkeypatch.setattr(Given, "give_back", noted)
+
+    def rate(query: int, usual: int, step: int) -> int:
+        return max(1, int(times * usual)) if query == which and step >= 45 else usual
+
+    bound, true = mix.bound(Run(mix)), Run(mix, rate=rate)
+    equal, dealt = (Run(mix, bound, deals=deals, rate=rate) for deals in (False, True))
+    assert (max(back, default=0.0) > 0.0) == (number != 8)
+    assert max(dealt.held) <= bound
+    assert sum(errors(mix, true, dealt)) <= 1.01 * sum(errors(mix, true, equal)) + 0.001
