@@ -95,8 +95,9 @@ class Grouping(Stateful):
         begins = not self._by and not self._shown and self.clock.origin is not None
         if not n and not (begins and self._local_clock >= (self.clock.origin or 0)):
             return empty(self.schema)
-        codes = np.zeros(n, np.int64)
-        if self._table is not None:
+        if self._table is None:
+            codes = np.zeros(n, np.int64)
+        else:
             codes = self._codes(self._table, delta.given)
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
