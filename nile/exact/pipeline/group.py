@@ -166,7 +166,7 @@ class Grouping(Stateful):
             )
 
         together([partial(number, k) for k in range(len(found))])
-        begins = np.cumsum([0, *found]).tolist()
+        begins: list[int] = np.cumsum([0, *found]).tolist()
         held = begins[-1]
         for k in range(1, len(found)):
             pairs[1:, begins[k] : begins[k + 1]] = pairs[1:, cuts[k] : cuts[k] + found[k]]

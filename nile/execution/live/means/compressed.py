@@ -207,7 +207,7 @@ class Narrow(Gate):
             return 0.0  # what it misses, it misses of those that wait
         full, hashes = self.pipeline().full
         errors = [(1.0 - (1.0 - full) ** 0.5**k) ** hashes for k in range(4)]
-        return max((errors[0] - errors[k]) / (2**k - 1) for k in (1, 2, 3))
+        return max(float(errors[0] - errors[k]) / (2**k - 1) for k in (1, 2, 3))
 
     def give(self, more: float, limit: float) -> None:
         del more, limit
