@@ -40,6 +40,10 @@ _FROM, _STEPS = 60, 80
 """Steps of 0.1 s, with windows of 1 s: errors are of those from which on all has been dealt out, or nearly all."""
 
 
+Rate = Callable[[int, int, int], int]
+"""Tuples in a step: of a query by number, its usual rate, the step."""
+
+
 @dataclass(frozen=True)
 class Mix:
     """Standing queries, each of two streams of its own: (kind, tuples of each in a step, different values)."""
@@ -57,7 +61,6 @@ class Mix:
             queries.append((draw.choice(list(_QUERIES)), rate, max(20, int(rate * 10 ** draw.uniform(0.3, 1.6)))))
         return cls(tuple(queries), draw.choice([0.15, 0.3, 0.45, 0.6]), draw.randrange(1 << 30))
 
-
     def bound(self, true: Run) -> int:
         """Bytes: a share of what they hold exactly."""
         return max(100_000, int(self.share * max(true.held[_FROM:])))
@@ -66,10 +69,8 @@ class Mix:
 class Run:
     """What queries told of a mix: rows that were appended, or their rows every fourth step; and what they held."""
 
-    def __init__(
-        self, mix: Mix, memory: int | None = None, *, deals: bool = True, rate: Callable[[int, int, int], int] | None = None
-    ) -> None:
-        """rate: tuples in a step, by query, its usual rate and step.
+    def __init__(self, mix: Mix, memory: int | None = None, *, deals: bool = True, rate: Rate | None = None) -> None:
+        """deals: whether what equal parts leave unused is dealt out.
 
         held: bytes, at most, by step; levels: of each query's newest tuples, by step.
         """
@@ -109,7 +110,7 @@ class Run:
             if step < _FROM:
                 continue
             if kind not in _CHANGES:
-                rows = [row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns[:1]), strict=True)]
+                rows = [value for batch in batches for value in batch.column(0).to_pylist()]
                 self.appended[number].update(rows if kind != "join" else [()] * len(rows))
             elif step % 4 == 3:
                 table = standing.plan.pipeline.snapshot()
@@ -119,7 +120,7 @@ class Run:
 
 
 def errors(mix: Mix, true: Run, got: Run) -> list[float]:
-    """Of each query: FP + FN of what it appends, of rows that stand those missed, of groups' counts the relative error."""
+    """Of each query: FP + FN of what it appends; of rows that stand those missed; the relative error of groups' counts."""
     out = []
     for number, (kind, _, _) in enumerate(mix.queries):
         if kind not in _CHANGES:

@@ -127,8 +127,10 @@ def foretold(plans: int, seed: int = 13) -> list[Measure]:
 def _measured(
     plan: Node, memories: Sequence[Sequence[int]], number: int, told: Sequence[float]
 ) -> list[list[tuple[float, float]]]:
-    """(FP, FN) under each split, seed by seed, as many as it takes for their means to be sure; told: what is foretold of
-    each of them."""
+    """(FP, FN) under each split, seed by seed, as many as it takes for their means to be sure.
+
+    told: what is foretold of each of them.
+    """
     least, most = _SEEDS
     found: list[list[tuple[float, float]]] = []
     while len(found) < most:
