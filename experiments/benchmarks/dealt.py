@@ -120,7 +120,7 @@ class Run:
 
 
 def errors(mix: Mix, true: Run, got: Run) -> list[float]:
-    """Of each query: FP + FN of what it appends; of rows that stand those missed; the relative error of groups' counts."""
+    """Of each query: FP + FN of what it appends; of rows that stand those missed; of groups their relative error."""
     out = []
     for number, (kind, _, _) in enumerate(mix.queries):
         if kind not in _CHANGES:
