@@ -52,7 +52,7 @@ class Side:
 
 def joined(
     node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None,
-    wanted: frozenset[str] | None = None, threads: int | None = None,
+    wanted: frozenset[str] | None = None, threads: int | None = None, codes: tuple[Array, ...] | None = None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
 
@@ -62,6 +62,7 @@ def joined(
     valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
     (`nile.exact.join.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
     threads: how many two streams may be joined on, None for all cores; what comes out does not depend on it.
+    codes: of the keys, as `refuse_beyond` gave them.
     Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
     without a window and two inputs without a key, whose pairs are found chunk by chunk.
     Raises KeyTypeError, MemoryRefused, ConfigError.
@@ -71,7 +72,7 @@ def joined(
     if graph is None and on is not None and _is_whole(node, sides) and not (algorithm or strategy):
         graph = WindowGraph.whole([side.ts for side in sides if side.ts is not None])
     if graph is not None and (on is not None or not node.equal):
-        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted, threads)
+        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted, threads, codes)
         return
     if algorithm or strategy:
         raise ConfigError(
@@ -128,12 +129,15 @@ def _reach(node: Join, sides: Sequence[Side], k: int) -> tuple[int | None, int |
     return sides[1 - k].window, sides[k].window
 
 
-def refuse_beyond(node: Join, sides: Sequence[Side], width: int, threads: int | None = None) -> None:
+def refuse_beyond(
+    node: Join, sides: Sequence[Side], width: int, threads: int | None = None
+) -> tuple[Array, ...] | None:
     """Raises MemoryRefused where all combinations, `width` bytes each, are more than an answer may take.
 
     They are counted only where a sample of keys says that they could be so many, and not of more than two inputs in
-    windows.
+    windows.  Returns the codes of keys in a window, where it has made them.
     """
+    codes = None
     most = room_for_answers() / width
     if math.prod(map(len, sides)) > most:
         on, rest = one_key(node) if node.equal else (None, [])
@@ -145,7 +149,7 @@ def refuse_beyond(node: Join, sides: Sequence[Side], width: int, threads: int | 
         else:
             keys = []
         if keys and surely_fewer(keys, [len(side) for side in sides], most):
-            return
+            return None
         reach = _reach(node, sides, 0) if len(sides) == 2 else (None, None)
         ts = tuple(side.ts for side in sides if side.ts is not None)
         if len(keys) == 2 and len(keys[0]) == 1 and len(ts) == 2 and reach[0] is not None and reach[0] == reach[1]:
@@ -155,6 +159,7 @@ def refuse_beyond(node: Join, sides: Sequence[Side], width: int, threads: int | 
             counted = combinations_of_rows(node, sides, [0])
             rows = 0 if counted is None else int(counted[0].sum())
         refuse_beyond_memory(rows * width, rows)
+    return codes
 
 
 def node_inputs(node: Join) -> str:
@@ -200,12 +205,13 @@ def in_pairs(plan: Plan) -> Plan | None:
 def _window_joined(
     node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
     algorithm: str, strategy: str, spent: dict[str, int] | None, wanted: frozenset[str] | None, threads: int | None,
+    codes: tuple[Array, ...] | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     condition = all_of(*equalities(node, rest), node.condition)
     by_key = on is not None
     join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy, threads=threads).start()
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
-    codes = window_codes(keys, shared=True, threads=threads) if on else None
+    codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
     ts = [side.ts for side in sides if side.ts is not None]
     places = _places_among(sides, wanted)
 

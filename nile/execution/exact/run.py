@@ -274,6 +274,7 @@ class ExactRun(Run):
             above.append((plan, path))
             plan, path = plan.input, (*path, 0)
         assert isinstance(plan, Join)
+        codes = None
         if flow is not None:
             parts = flow.sides_in_parts(plan, path)
         else:
@@ -281,14 +282,14 @@ class ExactRun(Run):
             sides = [inputs.side(each, (*path, k)) for k, each in enumerate(plan.inputs)]
             parts = iter([sides])
             if self.held_whole and plan.condition is None and not any(isinstance(node, Filter) for node, _ in above):
-                refuse_beyond(plan, sides, row_bytes(self.schema), self._reading.threads)
+                codes = refuse_beyond(plan, sides, row_bytes(self.schema), self._reading.threads)
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice
         wanted = _looked_at([node for node, _ in above])
         join = partial(
             joined, plan, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted,
-            threads=self._reading.threads,
+            threads=self._reading.threads, codes=codes,
         )  # fmt: skip
         for found in chain.from_iterable(map(join, parts)):
             batch = found
