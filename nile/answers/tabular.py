@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "refuse_beyond_memory",
     "room_for_answers",
     "row_bytes",
+    "with_room_for_text",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -122,6 +123,19 @@ def held_together(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
             "iterate batches() or write_parquet(), count instead, or ask for fewer: LIMIT, a window, a smaller budget"
         ) from None
     return held
+
+
+def with_room_for_text(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same.  Raises MemoryRefused where a column of text that is held together takes more than Arrow can number."""
+    try:
+        yield from batches
+    except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
+        if "overflow" not in str(error) and "array cannot contain more than" not in str(error):
+            raise
+        raise MemoryRefused(
+            "answer: needed less than 2 GiB of each column of text or bytes in what is held together; got more; select "
+            "fewer rows or parts of the text, or open the database with connect(memory=), under which it spills"
+        ) from None
 
 
 def held_if_room(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch] | None:

@@ -14,6 +14,7 @@ import pytest
 
 import nile
 from nile.answers.join_outputs import JoinOutputs
+from nile.answers.tabular import with_room_for_text
 from nile.base import room
 from nile.base.room import LEAST_ROOM, allowed_room, each_within, within
 from nile.streams import holding
@@ -193,3 +194,35 @@ def test_a_full_disk_of_held_rows_is_one_sentence(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("nile.streams.holding.memory_bytes", lambda: 2 * 8 * ROWS)
     with pytest.raises(nile.MemoryRefused, match=r"stream 'a': needed all of its rows, in files .* 'No space left"):
         db.sql("SELECT x.n FROM a x, a y WHERE x.n = y.n").to_arrow()
+
+
+def test_more_text_than_arrow_numbers_is_refused_by_name() -> None:
+    """Arrow's own sentences, of putting together and of joining; `long` makes the text."""
+
+    def overflows(told: str) -> Any:
+        yield 1
+        raise pa.ArrowInvalid(told)
+
+    for told in (
+        "offset overflow while concatenating arrays, consider casting input from `string` to `large_string` first.",
+        "array cannot contain more than 2147483646 bytes, have 2200000000",
+    ):
+        found = with_room_for_text(overflows(told))
+        assert next(found) == 1
+        with pytest.raises(nile.MemoryRefused, match="less than 2 GiB of each column of text"):
+            next(found)
+    with pytest.raises(pa.ArrowInvalid, match="another"):
+        list(with_room_for_text(overflows("another")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", ["SELECT string_agg(s, ',') AS l FROM d", "SELECT list(s) AS l FROM d"])
+def test_two_gigabytes_of_text_in_one_value_are_refused_by_name(text: str) -> None:
+    def rows() -> Any:
+        for k in range(0, 2_200, 100):
+            yield pa.record_batch({"t": np.arange(k, k + 100), "s": pa.array(["x" * 1_000_000] * 100)})
+
+    schema = pa.schema([("t", pa.int64()), ("s", pa.string())])
+    db = nile.connect().register("d", pa.RecordBatchReader.from_batches(schema, rows()), time="t")
+    with pytest.raises(nile.MemoryRefused, match="less than 2 GiB"):
+        db.sql(text).fetchall()

@@ -467,6 +467,8 @@ TEXTS = {
     "order": "SELECT t, k, f FROM a ORDER BY f",
     "distinct": "SELECT DISTINCT k, f FROM a",
     "join": "SELECT x.t, y.t AS u FROM a x, a y WHERE x.k = y.k",
+    "cast": "SELECT x.t, y.t AS u FROM a x, a y WHERE CAST(x.k AS DOUBLE) = y.k + 0.0",
+    "unequal": "SELECT x.t, y.t AS u FROM a x, (SELECT t, f FROM a WHERE t < 20) y WHERE x.f + 2 < y.f",
     "outer": "SELECT x.t, y.f FROM a x LEFT JOIN a y ON x.k = y.k AND x.f < y.f",
     "anti": "SELECT t FROM a x WHERE NOT EXISTS (SELECT 1 FROM a y WHERE x.k = y.k AND x.f < y.f)",
     "join-group": "SELECT x.k, sum(x.f * y.f) AS s FROM a x, a y WHERE x.k = y.k GROUP BY x.k",

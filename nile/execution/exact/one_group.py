@@ -20,8 +20,8 @@ from nile.execution.exact.collecting import collected, counting_rows
 from nile.execution.exact.parting import parts, row_hashes
 from nile.execution.exact.sorting import Sorter, together
 from nile.execution.over.ordering import order_of
-from nile.execution.values import column_of
-from nile.expressions.tree import Column
+from nile.execution.values import column_of, filtered
+from nile.expressions.tree import Column, columns_of
 from nile.operators.aggregate.exact import aggregated, fsum_of, told_total, whole_totals
 from nile.operators.common.rows import row_codes
 from nile.sql.plan import AggregateItem, SortKey
@@ -31,8 +31,10 @@ __all__ = ["OneGroup"]
 
 Array = np.ndarray[Any, Any]
 Values = Callable[[], Iterator[tuple[pa.Array, Array | None]]]
-_LISTED, _PLACES = 2, 8
-"""Of a list: copies of its rows while it is made, and bytes a row of their places."""
+_LISTED = 2
+"""Of a list: copies of its rows while it is made."""
+_PLACES, _SORTED, _TOLD, _JOINED = 24, 48, 168, 16
+"""And bytes a row, as measured: of places, for each key of an order, to tell values apart, to join text."""
 _SORTED_BY = (SortKey(Column("value")),)
 
 
@@ -157,16 +159,32 @@ class OneGroup:
 
     def _listed(self, item: AggregateItem) -> pa.Array:
         count = size = 0
-        for batch in self.rows.kept():
+        for batch in self._looked_at(item):
             count += batch.num_rows
-            size += _LISTED * int(batch.nbytes) + _PLACES * batch.num_rows
-        if size > room_for_answers():
+            size += int(batch.nbytes) + (0 if isinstance(item.argument, Column) else self._value_bytes(item, batch))
+        by_row = _PLACES + _SORTED * len(item.order) + _TOLD * item.distinct + _JOINED * (item.function == "string_agg")
+        needed = _LISTED * size + by_row * count
+        if needed > room_for_answers():
             raise beyond_room(
                 f"{item.function}: needed all values of one group in memory, as they are one value of the answer",
-                count, size, "select the rows themselves, or list fewer: WHERE, or more groups",
+                count, needed, "select the rows themselves, or list fewer: WHERE, or more groups",
             )  # fmt: skip
-        rows = together(list(self.rows.kept()), self.rows.schema)
+        rows = together(list(self._looked_at(item)), self.rows.schema)
         return collected(item, rows, np.zeros(rows.num_rows, np.int64), 1)
+
+    def _looked_at(self, item: AggregateItem) -> Iterator[pa.RecordBatch]:
+        """The rows that count, with the columns that are looked at, one at least."""
+        assert item.argument is not None
+        nodes = [item.argument, *(key.node for key in item.order), *([] if item.where is None else [item.where])]
+        names = list(dict.fromkeys(name for node in nodes for name in columns_of(node))) or self.rows.schema.names[:1]
+        for batch in self.rows.kept():
+            rows = batch.select(names)
+            yield rows if item.where is None else filtered(item.where, rows)
+
+    @staticmethod
+    def _value_bytes(item: AggregateItem, batch: pa.RecordBatch) -> int:
+        assert item.argument is not None
+        return int(column_of(item.argument, batch).nbytes)
 
 
 def _typed(value: Any, item: AggregateItem) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.progress import Run
-from nile.answers.tabular import row_bytes
+from nile.answers.tabular import row_bytes, with_room_for_text
 from nile.base.spill import Spills
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan import algebra
@@ -135,7 +135,7 @@ class ExactRun(Run):
             case _:
                 plan = with_selections(self.query.plan)
                 found = self._pipelined(plan, self._coming(plan))
-        for batch in found:
+        for batch in with_room_for_text(found):
             if batch.num_rows:
                 yield batch
 
