@@ -405,6 +405,68 @@ def test_a_list_that_memory_does_not_hold_is_refused(small: nile.Database) -> No
                        "SELECT * FROM a UNION ALL SELECT * FROM a) q"))  # fmt: skip
 
 
+LISTING = """
+import sys, threading
+import nile
+from nile.execution.exact import one_group
+from nile.execution.exact.one_group import OneGroup
+
+one_group.room_for_answers = lambda: 1 << 40  # nothing is refused
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) * 1024
+
+made = OneGroup._listed
+
+def measured(self, item):
+    rows, needed = self.list_bytes(item)
+    before, peak, done = anonymous(), [0], threading.Event()
+    def watch():
+        while not done.wait(0.001):
+            peak[0] = max(peak[0], anonymous())
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        found = made(self, item)
+    finally:
+        done.set()
+        watching.join()
+    print(rows, needed, peak[0] - before, flush=True)
+    return found
+
+OneGroup._listed = measured
+db = nile.connect(memory="300MB").register("a", sys.argv[1], time="t")
+for text in sys.argv[2:]:
+    assert sum(batch.num_rows for batch in db.sql(text).batches()) == 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells anonymous memory")
+def test_a_list_takes_no_more_than_it_is_refused_by(tmp_path: Path) -> None:
+    """And not a third of it, or lists that fit would be refused."""
+    rows = 1_200_000
+    rng = np.random.default_rng(9)
+    texts = pa.array([f"value {v:07d}" for v in range(1_000)]).take(pa.array(rng.integers(0, 1_000, rows)))
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": np.arange(rows), "v": rng.integers(0, 1 << 40, rows), "f": rng.normal(size=rows),
+                             "s": texts}), file, row_group_size=100_000)  # fmt: skip
+    asked = [
+        f"SELECT {each} AS l FROM a"
+        for each in (
+            "list(v)", "list(v ORDER BY f)", "list(DISTINCT v)", "list(s)", "list(s ORDER BY s)", "list(v + 1)",
+            "string_agg(s, ',')", "string_agg(s, ',' ORDER BY f DESC, v)", "list(s) FILTER (WHERE f > -2)",
+        )
+    ]  # fmt: skip
+    for text in asked:  # each in a process that keeps no memory from before
+        told = subprocess.run(
+            [sys.executable, "-c", LISTING, str(file), text], capture_output=True, text=True, check=True
+        ).stdout
+        _, needed, peak = map(int, told.split())
+        assert needed / 3 < peak <= 1.1 * needed, f"{text}: {peak:,} bytes, by the rule {needed:,}"
+
+
 SOURCES: dict[str, Callable[[Path], Any]] = {
     "table": lambda _: TABLES["a"],
     "parquet": lambda path: _written(path / "a.parquet"),
