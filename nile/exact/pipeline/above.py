@@ -36,7 +36,7 @@ class Selection:
         delta = self.below.step(to)
         if not len(delta):
             return delta
-        rows, yes = kept(delta.rows, self.plan.test, self._threads)
+        rows, yes = kept(delta.given, self.plan.test, self._threads)
         if yes is None:
             return delta
         until = None if delta.until is None else delta.until[yes]

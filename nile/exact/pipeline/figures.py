@@ -70,7 +70,7 @@ class Counted:
     def step(self, to: int) -> Delta:
         """What the operator changes up to `to`."""
         delta = self.operator.step(to)
-        if n := len(delta):
+        if n := delta.sign.shape[0]:
             if delta.times is None:
                 gone = delta.gone
             else:

@@ -33,6 +33,7 @@ kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
 
 _ROOM = 16
 """Tuples of a step for which there is room without asking for any."""
+_NO_CODES = np.zeros(0, np.int64)
 _NO_TABLE = (np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64), 0)
 
 
@@ -65,7 +66,7 @@ line's columns it is (-1: none), and where it says what it has."""
 class _Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
-    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "empty", "views")
+    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "sides", "empty", "views")
 
     def __init__(self, room: int, words: int, width: int) -> None:
         self.tuples = np.empty((3, room), np.int64)
@@ -73,6 +74,7 @@ class _Scratch:
         self.pairs = np.empty((6, room), np.int64)
         self.taken = np.empty((words, room), np.int64)
         self.numbers = np.empty((2, width, room), np.int64)
+        self.sides = self.numbers[0], self.numbers[1]
         self.empty = np.empty(room, np.int64)
         self.views: dict[tuple[int, int], _View] = {}
 
@@ -93,6 +95,7 @@ class OverWindow(Grouping):
         "_place",
         "_scratch",
         "_direct",
+        "_plain",
         "_numbers",
     )
 
@@ -124,14 +127,16 @@ class OverWindow(Grouping):
             if isinstance(state := self._states[key], Linear)
         ]
         self._read_as = np.array([each[1::4] for each in self._asked], np.int64).reshape(-1, 2)
-        self._place = np.zeros(6, np.int64)
+        self._place = np.zeros(7, np.int64)
         self._scratch = _Scratch(_ROOM, encoder.width, self._width)
         table = self._table
         by = [] if table is None else table.encoder.kinds
         self._direct = all(pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in by)
+        self._plain = all(read != MADE for *_, read in self._asked)
+        """Whether aggregates are numbers as they stand, unless there is something odd."""
         self._numbers: tuple[int, ...] | None = None
         """Which rows of what is told are the columns, where these are plain numbers."""
-        if self._direct and all(read != MADE for *_, read in self._asked):
+        if self._direct and self._plain:
             keys = 0 if table is None else table.encoder.width
             self._numbers = *range(1, 1 + len(by)), *range(1 + keys, 1 + keys + len(self._asked))
 
@@ -142,22 +147,23 @@ class OverWindow(Grouping):
 
     def step(self, to: int) -> Delta:
         """All changes up to and at `to`."""
-        arrivals = self._stream.arrivals
+        stream = self._stream
         begun = self._shown or self._by
-        if not begun or self._queue.waits or arrivals.back.first(to) is not None or not self._may_hold():
+        if not begun or self._queue.waits or stream.arrivals.back.first(to) is not None or not self._may_hold():
             return self._apart(to)
-        if not self._stream.lined(self._line):
+        if not stream.lined(self._line):
             return self._apart(to)
         self._local_clock = to
-        ts, rows = self._stream.arrived(to)
+        ts, rows = stream.arrived(to)
         n, held, scratch = self._slid(to, ts, rows)
         if not n:
             return empty(self.schema)
         came = ts.shape[0]
-        self._queue.stepped(came, n - came)
-        self._stream.negative += n - came
+        gone = n - came
+        self._queue.stepped(came, gone)
+        stream.negative += gone
         out = self._changed(n, held, scratch)
-        if n > came:
+        if gone:
             self._line.forget()
         if self._table is not None:
             self._table.tidy()
@@ -176,12 +182,13 @@ class OverWindow(Grouping):
     def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""
         line, place = self._line, self._place
-        codes = line.group_codes(rows) if self._table is None else self._codes(self._table, rows)
+        codes, table = _NO_CODES, self._table
+        if table is not None:
+            codes = self._codes(table, rows)
+            if self._counts.shape[0] < (room := table.room):
+                self._counts, self._births = grown(self._counts, room), grown(self._births, room)
+                self._mark = grown(self._mark, room, -1)
         words = words_of(rows, line.beside, line.encoder)
-        if self._table is not None and self._counts.shape[0] < self._table.room:
-            self._counts = grown(self._counts, self._table.room)
-            self._births = grown(self._births, self._table.room)
-            self._mark = grown(self._mark, self._table.room, -1)
         place[0], place[1], place[2] = line.first, line.held, self._born
         scratch = self._scratch
         while True:
@@ -192,7 +199,7 @@ class OverWindow(Grouping):
             if done >= 0:
                 line.first, line.held, self._born = place[:3].tolist()
                 return done, touched, scratch
-            nulls, tuples, most = place[3:].tolist()
+            nulls, tuples, most = place[3:6].tolist()
             if tuples > scratch.signs.shape[0]:
                 scratch = _Scratch(tuples, line.encoder.width, self._width)
             line.make_room(most, nulls=bool(nulls))
@@ -206,13 +213,14 @@ class OverWindow(Grouping):
         if view is None:
             view = scratch.views[n, held] = self._viewed(n, held, scratch)
         touches, parts = view
-        touches.room = self._counts.shape[0]
-        if n > _ROOM:
-            self._share(touches, self._workers(n))
-        counted, nulls = everyone(n), self._place[3] != 0
-        for state, words, column, places in parts:
-            there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
-            state.note(touches, words, there, places)
+        if parts:
+            touches.room = self._counts.shape[0]
+            if n > _ROOM:
+                self._share(touches, self._workers(n))
+            counted, nulls = everyone(n), self._place[3] != 0
+            for state, words, column, places in parts:
+                there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
+                state.note(touches, words, there, places)
         return self._delta(held, scratch)
 
     def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
@@ -229,14 +237,21 @@ class OverWindow(Grouping):
         table, asked = self._table, self._asked
         keys = 0 if table is None else table.encoder.width
         numbers = 1 + keys + len(asked)
-        out, sign = np.empty((numbers + self._width, 2 * held), np.int64), np.empty(2 * held, np.int8)
         kept, index, hashes, free, meta, mask = _NO_TABLE if table is None else (
             table.kept, table.index, table.hashes, table.free, table.meta, table.encoder.mask
         )  # fmt: skip
-        n, gone, odd = kernels.tell(
-            held, scratch.pairs, scratch.numbers[0], scratch.numbers[1], table is not None, mask, self._read_as,
-            self._counts, kept, index, hashes, free, meta, scratch.empty, out, sign,
-        )  # fmt: skip
+        sign = np.empty(2 * held, np.int8)
+        old, new = scratch.sides
+        beyond = 0 if self._plain else self._width
+        while True:  # where numbers alone do not tell all, once more with what they were read from
+            out = np.empty((numbers + beyond, 2 * held), np.int64)
+            n, gone, odd = kernels.tell(
+                held, scratch.pairs, old, new, table is not None, mask, self._read_as, self._counts, kept, index,
+                hashes, free, meta, scratch.empty, out, sign,
+            )  # fmt: skip
+            if beyond == self._width or not odd & kernels.NO_NUMBER:
+                break
+            beyond = self._width
         if not n:
             return empty(self.schema)
         if n < 2 * held:

@@ -12,13 +12,14 @@ from nile.exact.state.sums import DOUBLE, ROWS, WHOLE
 
 Array = np.ndarray[Any, Any]
 
-# place: int64 [6]
+# place: int64 [7]
 FIRST = 0  # where the first row that has not left is
 HELD = 1  # rows that have not left
 BORN = 2  # tuples so far
 NULLS = 3  # whether a tuple of this pass has a null in a column that the line keeps
 TUPLES = 4  # tuples of this pass
 MOST = 5  # the most rows that wait at once in it
+LOOKED = 6  # whether TUPLES, MOST and NULLS are known, of a pass that found too little room
 
 # tuples: int64 [3, room], by tuple
 CODE = 0
@@ -75,7 +76,7 @@ def slide(
     `touch_groups`; tuples, pairs, place: as above; signs: int8 [room]; taken: int64 [w + masks, room], the words of
     each tuple.
     Returns how many tuples and pairs there are; (-1, 0) with too little room: place says how much there has to be
-    (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done.
+    (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done; the next call has so much.
     Of one instant what leaves is first.  O(1) a tuple.
     """
     size = until.shape[0]
@@ -83,22 +84,25 @@ def slide(
     first = place[FIRST]
     held = place[HELD]
     come = ts.shape[0]
-    gone = 0
-    most = held
     some = np.int64(0)
-    for i in range(come):
-        while gone < held + i and _due(gone, held, first, until, ts, window) <= ts[i]:
+    if place[LOOKED] == 0:
+        gone = 0
+        most = held
+        for i in range(come):
+            while gone < held + i and _due(gone, held, first, until, ts, window) <= ts[i]:
+                gone += 1
+            most = max(most, held + i + 1 - gone)
+            for c in range(width, new_words.shape[1]):
+                some |= new_words[i, c]
+        while gone < held + come and _due(gone, held, first, until, ts, window) <= to:
             gone += 1
-        most = max(most, held + i + 1 - gone)
-        for c in range(width, new_words.shape[1]):
-            some |= new_words[i, c]
-    while gone < held + come and _due(gone, held, first, until, ts, window) <= to:
-        gone += 1
-    place[TUPLES] = come + gone
-    place[MOST] = most
-    place[NULLS] = some != 0
-    if come + gone > signs.shape[0] or most > size or (some != 0 and nulls.shape[0] == 0):
-        return -1, 0
+        place[TUPLES] = come + gone
+        place[MOST] = most
+        place[NULLS] = some != 0
+        if come + gone > signs.shape[0] or most > size or (some != 0 and nulls.shape[0] == 0):
+            place[LOOKED] = 1
+            return -1, 0
+    place[LOOKED] = 0
     some = np.int64(0)
     i = 0
     n = 0
@@ -195,11 +199,13 @@ def tell(
     old, new: int64 [w, room], what the first `held` pairs had before and after; keyed: groups have keys, and rows only
     while they have tuples; asked: int64 [a, 2], the first number of each aggregate, and how it is read (`sums.PLAIN`
     and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; empty: int64
-    [held] of scratch; out: int64 [1 + keys + a + w, 2 held], instants, words of keys, aggregates, numbers; signs: int8
-    [2 held].  Of one instant the rows that go stand before those that come.  O(1) a pair.
+    [held] of scratch; out: int64 [1 + keys + a (+ w), 2 held], instants, words of keys, aggregates, and numbers where
+    it has room for them; signs: int8 [2 held].  Of one instant the rows that go stand before those that come.  Told
+    twice it tells the same.  O(1) a pair.
     """
     width = kept.shape[1] if keyed else 0
     numbers = 1 + width + asked.shape[0]
+    beyond = out.shape[0] - numbers
     counting = False
     for a in range(asked.shape[0]):
         counting |= asked[a, 1] == ROWS
@@ -211,40 +217,45 @@ def tell(
         end = i
         while end < held and pairs[AT, end] == pairs[AT, i]:
             end += 1
+        for k in range(i, end):
+            changed = counting and pairs[BEFORE, k] != pairs[AFTER, k]
+            if not changed:
+                changed = keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
+            if not changed:
+                for c in range(old.shape[0]):
+                    if old[c, k] != new[c, k]:
+                        changed = True
+                        break
+            empty[k] = changed
         for turn in range(2):
+            source = old if turn == 0 else new
+            rows = BEFORE if turn == 0 else AFTER
             for k in range(i, end):
-                if keyed and pairs[BEFORE if turn == 0 else AFTER, k] <= 0:
-                    continue
-                changed = counting and pairs[BEFORE, k] != pairs[AFTER, k]
-                if not changed:
-                    changed = keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
-                if not changed:
-                    for c in range(old.shape[0]):
-                        if old[c, k] != new[c, k]:
-                            changed = True
-                            break
-                if not changed:
+                if empty[k] == 0 or (keyed and pairs[rows, k] <= 0):
                     continue
                 out[0, written] = pairs[AT, k]
                 code = pairs[GROUP, k]
                 for c in range(width):
-                    out[1 + c, written] = kept[code, c]
-                    if c >= mask_from and kept[code, c] != 0:
+                    word = kept[code, c]
+                    out[1 + c, written] = word
+                    if c >= mask_from and word != 0:
                         odd |= NULL_KEY
-                for c in range(old.shape[0]):
-                    out[numbers + c, written] = old[c, k] if turn == 0 else new[c, k]
+                for c in range(beyond):
+                    out[numbers + c, written] = source[c, k]
                 for a in range(asked.shape[0]):
-                    if asked[a, 1] == ROWS:
-                        out[1 + width + a, written] = pairs[BEFORE if turn == 0 else AFTER, k]
-                        continue
-                    at = numbers + asked[a, 0]
-                    value = out[at, written]
-                    if asked[a, 1] == DOUBLE and out[at + 1, written] == 0:
-                        odd |= NO_NUMBER
-                    elif asked[a, 1] == WHOLE:
-                        if out[at + 2, written] == 0 or value < -(1 << 31) or value >= (1 << 31):
-                            odd |= NO_NUMBER
-                        value = (value << 32) + out[at + 1, written]
+                    kind = asked[a, 1]
+                    if kind == ROWS:
+                        value = pairs[rows, k]
+                    else:
+                        at = asked[a, 0]
+                        value = source[at, k]
+                        if kind == DOUBLE:
+                            if source[at + 1, k] == 0:
+                                odd |= NO_NUMBER
+                        elif kind == WHOLE:
+                            if source[at + 2, k] == 0 or value < -(1 << 31) or value >= (1 << 31):
+                                odd |= NO_NUMBER
+                            value = (value << 32) + source[at + 1, k]
                     out[1 + width + a, written] = value
                 signs[written] = -1 if turn == 0 else 1
                 gone += 1 - turn

@@ -10,7 +10,8 @@ import numpy as np
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.pipeline.sources.leaf import selected
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import joined
+from nile.exact.state.columns import made
+from nile.exact.state.expire import joined, nothing
 
 __all__ = ["kept"]
 
@@ -21,11 +22,12 @@ _PIECE = 1 << 15
 def kept(rows: Any, test: Callable[[Any], Any], threads: int | None = 1) -> tuple[Any, Array | None]:
     """(the rows for which a test is true, which those are: bool [n], None: all), on so many threads (None: all cores).
 
-    Raises what the test raises of all rows at once.
+    rows: `Columns` too; they are given back where all are left.  Raises what the test raises of all rows at once.
     """
-    pieces = useful(threads, rows.num_rows, _PIECE)
+    pieces = useful(threads, rows.num_rows, _PIECE) if rows.num_rows >= 2 * _PIECE else 1
     if pieces == 1:
         return _kept(rows, test)
+    rows = made(rows)
     cuts = pieces_of(rows.num_rows, pieces)
     parts: list[Any] = [None] * pieces
 
@@ -45,4 +47,6 @@ def kept(rows: Any, test: Callable[[Any], Any], threads: int | None = 1) -> tupl
 
 def _kept(rows: Any, test: Callable[[Any], Any]) -> tuple[Any, Array | None]:
     yes = selected(rows, test)
-    return (rows, None) if yes.all() else (rows.filter(pa.array(yes)), yes)
+    if yes.all():
+        return rows, None
+    return (made(rows).filter(pa.array(yes)) if yes.any() else nothing(rows.schema)), yes

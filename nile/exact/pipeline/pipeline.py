@@ -110,7 +110,7 @@ class Pipeline:
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._built.stages[-1].operator = self._root
         marks = [*(each.nth for each in self._built.arrivals), *(each.next_leaving for each in self._built.streams)]
-        self.stages = Stages(self._built.stages, marks, self._pairs, self._tell)
+        self.stages = Stages(self._built.stages, marks, self._pairs if self._built.joins else None, self._tell)
         self.deferred = False
         """Whether what comes waits until its operators are run (`stages`), or `settle` is called."""
         self._found: list[Changes] = []
@@ -133,17 +133,16 @@ class Pipeline:
             known = ", ".join(sorted(self._last)) or "none: the plan reads no stream"
             raise UnknownStream(f"push: needed one of {known}; got {name!r}; name one of these")
         times = lent(np.ascontiguousarray(ts, np.int64))
-        if times.shape[0] != rows.num_rows:
-            raise ConfigError(
-                f"stream {name!r}: needed a time for each row; got {times.shape[0]} and {rows.num_rows}; match them"
-            )
-        if times.shape[0]:
-            self._ordered(name, times)
+        if (n := times.shape[0]) != rows.num_rows:
+            raise ConfigError(f"stream {name!r}: needed a time for each row; got {n} and {rows.num_rows}; match them")
+        if n:
+            last = self._ordered(name, times)
             for each in self._arrivals[name]:
                 each.push(times, rows)
-            self._last[name] = int(times[-1])
-            self._passed[name] = max(self._passed[name], self._last[name] - 1, EARLIEST)
-            self._counts["tuples"] += times.shape[0]
+            self._last[name] = last
+            if last - 1 > self._passed[name]:
+                self._passed[name] = last - 1
+            self._counts["tuples"] += n
         return self._ready()
 
     @property
@@ -189,7 +188,8 @@ class Pipeline:
         certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
         """
         now = int(now)
-        self._advanced = max(self._advanced, now)
+        if now > self._advanced:
+            self._advanced = now
         for name, passed in self._passed.items():
             if passed < now:
                 self._passed[name] = now
@@ -321,26 +321,33 @@ class Pipeline:
         negative = sum(each.negative for each in self._built.streams)
         return {**self._counts, "steps": self.stages.steps, "negative": negative, "pairs": self._pairs()}
 
-    def _ordered(self, name: str, times: Array) -> None:
-        if self._finished or self._passed[name] == NEVER:
+    def _ordered(self, name: str, times: Array) -> int:
+        """The last of the times of tuples that may come."""
+        passed = self._passed[name]
+        if self._finished or passed == NEVER:
             raise ConfigError(
                 f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
             )
-        floor = max(self._last[name], self._passed[name] + 1) if self._passed[name] > EARLIEST else EARLIEST
-        if times.shape[0] == 1 and times[0] >= floor:
-            return
+        floor = max(self._last[name], passed + 1) if passed > EARLIEST else EARLIEST
+        first = int(times[0])
+        if times.shape[0] == 1 and first >= floor:
+            return first
         falls = times[1:] < times[:-1]  # centuries apart, a difference would not fit
-        if times[0] < floor or falls.any():
-            at = 0 if times[0] < floor else int(np.argmax(falls)) + 1
+        if first < floor or falls.any():
+            at = 0 if first < floor else int(np.argmax(falls)) + 1
             before = floor if at == 0 else int(times[at - 1])
             raise TimestampOrderError(
                 f"stream {name!r}: needed times that do not fall; got {int(times[at])} after {before} (row {at} of the "
                 "batch); sort the source, or declare a lateness"
             )
+        return int(times[-1])
 
     def _ready(self) -> list[Changes]:
         """Work on the instants that every stream has passed."""
-        return self._work(min(*self._passed.values(), max(self._advanced, *self._last.values())), certain=False)
+        to = min(self._passed.values())
+        if to > self._advanced and to > (last := max(self._last.values())):
+            to = max(self._advanced, last)
+        return self._work(to, certain=False)
 
     def _work(self, to: int, *, certain: bool) -> list[Changes]:
         """Up to and at `to`; certain: that instant exists even where no tuple has it."""
@@ -350,7 +357,8 @@ class Pipeline:
             if origin is None or origin > to:
                 return []
             self._clock.origin = origin
-        self.stages.to = max(self.stages.to, to)
+        if to > self.stages.to:
+            self.stages.to = to
         return [] if self.deferred else self.settle()
 
     def settle(self) -> list[Changes]:
@@ -360,7 +368,9 @@ class Pipeline:
 
     def taken(self) -> list[Changes]:
         """What operators that were run have brought out since the last call."""
-        found, self._found = self._found, []
+        if not (found := self._found):
+            return []
+        self._found = []
         return found
 
     @property
@@ -368,21 +378,16 @@ class Pipeline:
         """Whether something waits, for an operator or to be `taken`."""
         return self.stages.waits or bool(self._found)
 
-    def _tell(self, delta: Delta) -> None:
-        if (changes := self._changes(delta)) is not None:
-            self._found.append(changes)
-
     def _pairs(self) -> int:
         joins = self._built.joins
-        return sum([each.pairs for each in joins]) if len(joins) > 1 else joins[0].pairs if joins else 0
+        return joins[0].pairs if len(joins) == 1 else sum([each.pairs for each in joins])
 
-    def _changes(self, delta: Delta) -> Changes | None:
+    def _tell(self, delta: Delta) -> None:
         if self.emit == "snapshot":
-            return None
+            return
         if self.emit == "append" and not self.signed and delta.gone:
             come = delta.sign > 0
             delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
-        if not len(delta):
-            return None
-        self._counts["changes"] += len(delta)
-        return Changes(delta.ts, delta.sign, delta.given, delta.gone)
+        if n := delta.sign.shape[0]:
+            self._counts["changes"] += n
+            self._found.append(Changes(delta.ts, delta.sign, delta.given, delta.gone))

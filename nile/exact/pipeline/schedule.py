@@ -76,7 +76,10 @@ class Delta(Signed):
     def __init__(
         self, ts: Array, sign: Array, rows: Any, until: Array | None = None, times: Array | None = None, gone: int = -1
     ) -> None:
-        super().__init__(ts, sign, rows, gone)
+        self.ts = ts  # as above: a call to there costs as much
+        self.sign = sign
+        self.given = rows
+        self._gone = gone
         self.until = until
         self.times = times
 

@@ -131,7 +131,7 @@ class Stages:
     """The operators of a plan, inputs before what reads them, and the instants that they have yet to come to.
 
     marks: of each stream the instant by which it has so many events more, None where it has fewer; pairs: made by joins
-    so far; tell: takes what comes out at the root.
+    so far, None without any; tell: takes what comes out at the root.
     """
 
     HELD: ClassVar = ("stages", "to", "done", "steps")
@@ -139,7 +139,7 @@ class Stages:
 
     stages: list[Stage]
     marks: Sequence[Callable[[int], int | None]]
-    pairs: Callable[[], int]
+    pairs: Callable[[], int] | None
     tell: Callable[[Delta], None]
     to: int = EARLIEST
     done: int = EARLIEST
@@ -197,31 +197,37 @@ class Stages:
         if stage.turn == self._first + len(self._instants):
             self._decide()
         now = self._instants[stage.turn - self._first]
-        before, pairs = sum(each.taken for each in stage.arrivals), self.pairs()
+        before, pairs = sum(each.taken for each in stage.arrivals), 0 if self.pairs is None else self.pairs()
         came = sum(each.first for each in stage.inputs)
         if stage.queue is not None:
             went = stage.queue.fill(now)
         else:
             delta = stage.operator.step(now)
             went = len(delta)
-            self._pass(now)
+            self._instants.popleft()
+            self._first += 1
+            self.done = now
             self.tell(delta)
         stage.turn += 1
-        self._measured(pairs)
+        if self.pairs is not None:
+            self._measured(self.pairs() - pairs)
         return Ran(came + sum(each.taken for each in stage.arrivals) - before, went, stage.queue is None)
 
     def settle(self) -> None:
         """Let all come to all instants that wait, one after another."""
-        if not self.waits:
+        if self.done >= self.to:
             return
-        root = self.stages[-1].operator
-        while self._instants or self._last < self.to:
-            if not self._instants:
+        root, instants, pairs = self.stages[-1].operator, self._instants, self.pairs
+        while instants or self._last < self.to:
+            if not instants:
                 self._decide()
-            now, pairs = self._instants[0], self.pairs()
+            now, before = instants[0], 0 if pairs is None else pairs()
             delta = root.step(now)
-            self._measured(pairs)
-            self._pass(now)
+            if pairs is not None:
+                self._measured(pairs() - before)
+            instants.popleft()
+            self._first += 1
+            self.done = now
             self.tell(delta)
         for stage in self.stages:
             stage.turn = self._first
@@ -233,15 +239,12 @@ class Stages:
             if at is not None and before < at < least:
                 least = at
         self._last = least
-        self._instants.append(self._last)
-        self._asked, self._events = self._events, min(_MOST, 2 * self._events)
+        self._instants.append(least)
+        self._asked = self._events
+        if self._events < _MOST:
+            self._events = min(_MOST, 2 * self._events)
         self.steps += 1
 
-    def _measured(self, before: int) -> None:
-        if (made := self.pairs() - before) > _PAIRS // 2:
+    def _measured(self, made: int) -> None:
+        if made > _PAIRS // 2:
             self._events = max(16, self._asked * _PAIRS // (2 * made))
-
-    def _pass(self, now: int) -> None:
-        self._instants.popleft()
-        self._first += 1
-        self.done = now

@@ -6,8 +6,7 @@ Cost: one pass over what changed.  Counts and captured states are those that the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ def cut(plan: Plan, nodes: int) -> tuple[Plan, tuple[Select | Project, ...]]:
     return plan, tuple(above[::-1])
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """What nodes made of changes: those that are left, and how many came out of each of the nodes, +1 and -1.
 
     counts: empty where there is nothing to count.
@@ -69,15 +67,12 @@ class Tail:
         """
         if not changes or not (self.nodes or self.append):
             return Passed([each for each in changes if len(each)], ())
+        if self._picks is not None and not (self.append and any(each.gone for each in changes)):
+            return self._picked(changes, self._picks)
         counts = [(0, 0)] * len(self.nodes)
         out = []
         for each in changes:
             ts, sign, rows, gone = each.ts, each.sign, each.given, each.gone
-            if self._picks is not None and not (self.append and gone):
-                if n := sign.shape[0]:
-                    counts = [(came + n - gone, went + gone) for came, went in counts]
-                    out.append(Changes(ts, sign, picked(rows, self._picks, self.nodes[-1].schema), gone))
-                continue
             for k, node in enumerate(self.nodes):
                 rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
                 if yes is not None:
@@ -95,9 +90,21 @@ class Tail:
                     out.append(Changes(ts, sign, rows, gone))
         return Passed(out, counts)
 
+    def _picked(self, changes: Sequence[Changes], picks: Sequence[int]) -> Passed:
+        """As `passed`, where columns are only passed on."""
+        out, n, went, schema = [], 0, 0, self.nodes[-1].schema
+        for each in changes:
+            if rows := each.sign.shape[0]:
+                gone = each.gone
+                n, went = n + rows, went + gone
+                out.append(Changes(each.ts, each.sign, picked(each.given, picks, schema), gone))
+        return Passed(out, ((n - went, went),) * len(self.nodes))
+
     def add(self, passed: Passed) -> None:
         """Count what came out."""
-        for counted, (came, went) in zip(self.counts, passed.counts, strict=False):
+        if not passed.counts:
+            return
+        for counted, (came, went) in zip(self.counts, passed.counts, strict=True):
             counted[0] += came
             counted[1] += went
 
@@ -159,4 +166,4 @@ def _made(node: Select | Project, rows: Any, threads: int | None) -> tuple[Any, 
         if not rows.num_rows:
             return nothing(node.schema), None
         return projected(rows, node), None
-    return kept(made(rows), node.test, threads) if rows.num_rows else (rows, None)
+    return kept(rows, node.test, threads) if rows.num_rows else (rows, None)

@@ -15,7 +15,7 @@ from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, in_place, pa
 from nile.exact.state.words import Encoder
 
-__all__ = ["Columns", "Numbers", "columns_of", "made", "picked", "stamped", "words_of"]
+__all__ = ["Columns", "Numbers", "columns_of", "made", "numbers_of", "picked", "stamped", "words_of"]
 
 kernels: Any = arrow.Late("nile.exact.state.rows_kernels")
 
@@ -23,6 +23,8 @@ _SHARED = 256
 """Rows up to which words that several queries ask for are made once."""
 _FEW = 16
 """Rows up to which a message costs less than columns, and heads are kept."""
+_PLACES = tuple(range(64))
+"""Of columns that only get other names."""
 _HEADS: dict[tuple[int, int, tuple[int, ...]], tuple[Any, Array | None, Array, int]] = {}
 """By the identity of a schema, rows, and places of columns: the schema, the head of a message in words (None: Arrow
 does not lay it out like that), the places, and words of the message."""
@@ -150,11 +152,16 @@ def columns_of(rows: Any) -> Columns:
 def picked(rows: Any, places: Sequence[int], schema: Any) -> Columns:
     """These columns of a RecordBatch or of Columns, as a schema calls them."""
     if type(rows) is Numbers:
-        return Numbers(rows.words, tuple([rows.places[at] for at in places]), schema, rows.num_rows)
+        own = rows.places
+        if places != _PLACES[: len(own)]:
+            own = tuple([own[at] for at in places])
+        return Numbers(rows.words, own, schema, rows.num_rows)
     if type(rows) is not Columns:
         return Columns([rows.column(at) for at in places], schema, rows.num_rows)
     columns = rows.columns
-    return Columns([columns[at] for at in places], schema, rows.num_rows, rows.known)
+    if places != _PLACES[: len(columns)]:
+        columns = [columns[at] for at in places]
+    return Columns(columns, schema, rows.num_rows, rows.known)
 
 
 def words_of(rows: Any, places: Sequence[int], encoder: Encoder) -> Array:
@@ -166,6 +173,20 @@ def words_of(rows: Any, places: Sequence[int], encoder: Encoder) -> Array:
     if (found := known.get(key)) is None:
         found = known[key] = encoder.encode(columns, rows.num_rows)
     return found
+
+
+def numbers_of(rows: Any, at: int) -> Array | None:
+    """A column of int64 or doubles of a RecordBatch or of Columns, only to be read: [n]; None: it has nulls."""
+    column = rows.column(at)
+    known = rows.known if type(rows) is Columns else None
+    if known is not None and (found := known.get(key := ("numbers", id(column)))) is not None:
+        return found  # type: ignore[no-any-return]
+    if column.null_count:
+        return None
+    numbers: Array = column.to_numpy(zero_copy_only=False)
+    if known is not None:
+        known[key] = numbers
+    return numbers
 
 
 def made(rows: Any) -> Any:

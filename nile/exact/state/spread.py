@@ -46,7 +46,7 @@ class Spread(State):
         self._widen(bits)
         counts = np.zeros((2, pairs), np.int64)
         told = np.zeros((2, pairs))
-        touches.shared(
+        touches.work(
             spreading.apply_squares,
             touches.sign, touches.codes, bits, valid(column), touches.touch, touches.first, touches.last, self._base,
             self._digits, self._squares, self._special, self._now, self._counts, told[0], told[1], counts[0], counts[1],

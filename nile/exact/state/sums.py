@@ -55,18 +55,14 @@ WHOLE = 2  # the first * 2**32 + the second, in 64 bits, unless the last is 0
 ROWS = 3  # it has none: it is how many rows the group has
 
 
-def _whole(kernel: Callable[..., None], *given: Any) -> None:
-    """All groups in one part."""
-    kernel(*given, 0, 0)
-
-
 @dataclass(slots=True)
 class Touches:
     """Tuples and the pairs (instant, group) they touch.
 
     sign int8 [n]; weight int64 [n], how many rows come, negative: go (more than one only where all that is asked is
     how many); codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
-    below this; shared: calls a kernel with what is given, a part of the groups and a mask, for all parts.
+    below this; shared: calls a kernel with what is given, a part of the groups and a mask, for all parts; None: there
+    is one part.
     """
 
     sign: Array
@@ -76,7 +72,14 @@ class Touches:
     first: Array
     last: Array
     room: int
-    shared: Callable[..., None] = _whole
+    shared: Callable[..., None] | None = None
+
+    def work(self, kernel: Callable[..., None], *given: Any) -> None:
+        """Call a kernel for all groups."""
+        if self.shared is None:
+            kernel(*given, 0, 0)
+        else:
+            self.shared(kernel, *given)
 
     @property
     def pairs(self) -> int:
@@ -179,7 +182,7 @@ class Counted(Linear):
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:  # noqa: ARG002
         if self.now.shape[0] < touches.room:
             self.now = grown(self.now, touches.room)
-        touches.shared(
+        touches.work(
             counting.apply_counts,
             touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self.now, *places,
         )  # fmt: skip
@@ -243,16 +246,22 @@ class Summed(Linear):
         if self._counts.shape[0] < room:
             self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
         if not self._double:
-            touches.shared(
+            touches.work(
                 summing.apply_integers,
                 touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
                 touches.last, self._digits, self._counts, *places,
             )  # fmt: skip
             return
-        if not summing.within(words, self._base, self._digits.shape[1]):
-            self._digits, self._base = widened(self._digits, self._base, words)
         if self._now.shape[0] < room or self._special.shape[0] < room:
             self._special, self._now = grown(self._special, room), grown(self._now, room)
+        if touches.shared is None:
+            while not summing.apply_doubles(
+                touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
+                self._digits, self._special, self._now, self._counts, *places, 0, 0,
+            ):  # fmt: skip
+                self._digits, self._base = widened(self._digits, self._base, words)
+            return
+        self._digits, self._base = widened(self._digits, self._base, words)
         touches.shared(
             summing.apply_doubles,
             touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,

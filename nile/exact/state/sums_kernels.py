@@ -18,6 +18,7 @@ from nile.exact.state.kernels import allocating_kernel, inlined, kernel, part
 Array = np.ndarray[Any, Any]
 
 _LOW = np.int64(0xFFFFFFFF)
+_POWERS = 2.0 ** np.arange(-1022, 971)
 
 
 @kernel
@@ -98,11 +99,14 @@ def nearest(digits: Array) -> tuple[float, int]:
         if digits[k] != 0:
             sticky = True
             break
-    shift = 0
-    while (high >> np.uint64(63)) == np.uint64(0):
-        high = (high << np.uint64(1)) | ((below >> np.uint64(31)) & np.uint64(1))
-        below = (below << np.uint64(1)) & np.uint64(0xFFFFFFFF)
-        shift += 1
+    shift = 0  # of the zeros before the highest bit, below 32: a digit has 32 bits
+    front = high
+    for step in (16, 8, 4, 2, 1):
+        if front >> np.uint64(64 - step) == np.uint64(0):
+            front <<= np.uint64(step)
+            shift += step
+    high = front | (below >> np.uint64(32 - shift))
+    below = (below << np.uint64(shift)) & np.uint64(0xFFFFFFFF)
     sticky = sticky or below != np.uint64(0)
     tail = high & np.uint64(0x7FF)
     q = np.int64(high >> np.uint64(11))
@@ -116,7 +120,8 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
     """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
     negative = magnitude(digits, scratch)
     m, e = nearest(scratch)
-    value = math.ldexp(m, 32 * base - 1075 + e)
+    e += 32 * base - 1075
+    value = m * _POWERS[e + 1022] if -1022 <= e <= 970 else math.ldexp(m, e)
     return -value if negative else value
 
 
@@ -173,13 +178,6 @@ def exponents(bits: Array) -> tuple[int, int]:
     return int(least), int(most)
 
 
-@kernel
-def within(bits: Array, base: int, width: int) -> bool:
-    """Whether `width` digits from `base` on, which are there, have room for all finite doubles of these bits."""
-    least, most = exponents(bits)
-    return width > 0 and (least > most or ((least >> 5) >= base and (most >> 5) + 4 <= base + width))
-
-
 @allocating_kernel
 def apply_doubles(
     sign: Array,
@@ -200,15 +198,20 @@ def apply_doubles(
     new_count: Array,
     part: int,
     mask: int,
-) -> None:
-    """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after.
+) -> bool:
+    """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after; False,
+    and nothing done, where digits from `base` on have no room for these doubles (`widened`).
 
     bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
     how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
     pair.
     part, mask: as of `group_kernels.apply_counts`.
     """
-    scratch = np.empty(digits.shape[1], np.int64)
+    width = digits.shape[1]
+    least, most = exponents(bits)
+    if width == 0 or (least <= most and ((least >> 5) < base or (most >> 5) + 4 > base + width)):
+        return False
+    scratch = np.empty(width, np.int64)
     for i in range(sign.shape[0]):
         code = codes[i]
         if (code >> 3) & mask != part:
@@ -234,6 +237,7 @@ def apply_doubles(
             now[code] = read(digits[code], base, special[code], scratch)
             new[t] = now[code]
             new_count[t] = counts[code]
+    return True
 
 
 @kernel

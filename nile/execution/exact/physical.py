@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isnan
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.base.times import event_times
 from nile.exact.pipeline.figures import Path
 from nile.exact.plan import algebra
+from nile.exact.plan.comparing import MIRRORED, Compared, Comparing
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
@@ -19,7 +21,7 @@ from nile.execution.over.reach import placed_by, ranks_of, reach_of
 from nile.execution.values import all_of, maker, picks, schema_of, tester
 from nile.expressions.binding import kind_of
 from nile.expressions.lists.values import element_kind, is_list
-from nile.expressions.tree import Column, Compare, Node, columns_of
+from nile.expressions.tree import Between, Column, Compare, Constant, Logic, Node, columns_of
 from nile.sql import plan as ops
 from nile.sql.plan import Field, Plan, Stream, map_inputs
 from nile.summaries.errors import NotYet
@@ -41,8 +43,7 @@ _KINDS: dict[str, Callable[[], pa.DataType]] = {
 class Compiler:
     """Makes algebra of bound plans.
 
-    schema: the columns that a leaf gives; table: a stored relation's rows; algorithm: of window joins; promised: what
-    is known of the streams.
+    schema: columns of a leaf; table: rows of a stored relation; algorithm: of window joins; promised: of the streams.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class Compiler:
                 return algebra.Stored(node.alias, self._table(node))
             case ops.Filter(ops.Over() as over):
                 self.made[*path, 0] = made = self._over(over, (*path, 0), node.condition)
-                return algebra.Select(made, tester(node.condition))
+                return algebra.Select(made, _test(node.condition))
             case ops.Filter():
-                return algebra.Select(self.plan(node.input, (*path, 0)), tester(node.condition))
+                return algebra.Select(self.plan(node.input, (*path, 0)), _test(node.condition))
             case ops.Project():
                 below = self.plan(node.input, (*path, 0))
                 return _projected(below, node.items, schema_of(node.fields))
@@ -146,7 +147,7 @@ class Compiler:
             promises = self._promised.of(node.inputs[0], each, on) if first and self._promised is not None else ()
             left = algebra.Join(left, right, tuple((a, b) for a, b in on), promises=promises)
         if node.condition is not None:
-            left = algebra.Select(left, tester(node.condition))
+            left = algebra.Select(left, _test(node.condition))
         return left
 
     def _stream(self, node: ops.ToStream | ops.Sample, path: Path) -> algebra.ToStream | algebra.Sample:
@@ -306,14 +307,36 @@ def window_of(window: ops.StreamWindow) -> algebra.Window:
             return algebra.Range(window)
 
 
+def _test(condition: Node) -> algebra.Test:
+    """A condition as a test, by numpy where it only compares columns with numbers."""
+    return tester(condition) if (found := _compared(condition)) is None else Comparing(found, tester(condition))
+
+
+def _compared(node: Node) -> tuple[Compared, ...] | None:
+    """The comparisons with numbers that must all be true, if that is all there is."""
+    match node:
+        case Logic("AND", items):
+            parts = [_compared(item) for item in items]
+            return tuple(each for part in parts for each in part or ()) if None not in parts else None
+        case Between(item, low, high):
+            return _compared(Logic("AND", (Compare(">=", item, low), Compare("<=", item, high))))
+        case Compare(operator, Constant() as one, Column() as other):
+            return _compared(Compare(MIRRORED[operator], other, one))
+        case Compare(operator, Column(name, "number"), Constant(int() | float() as value, "integer" | "number")):
+            return None if isnan(value) else (Compared(name, operator, float(value)),)
+        case Compare(operator, Column(name, "integer"), Constant(int() as value, "integer")):
+            return (Compared(name, operator, value),)
+        case _:
+            return None
+
+
 def _distinct(node: ops.Group, below: algebra.Plan) -> algebra.Plan:
     """The groups' rows, each once where aggregates are of different values."""
     collected = [each for each in node.aggregates if CATALOGUE[each.function].is_collected]
     if not any(each.distinct for each in node.aggregates if each not in collected):
         return below
     plain = [each for each in node.aggregates if not each.distinct and each.function not in ("min", "max")]
-    arguments = {each.argument for each in node.aggregates}
-    if plain or len(arguments) > 1:
+    if plain or len({each.argument for each in node.aggregates}) > 1:
         raise NotYet(
             "DISTINCT in an aggregate: needed the same different values in all aggregates of a query of changes; got "
             f"{', '.join(each.name for each in node.aggregates)}; say emit='snapshot', or ask them in two queries"

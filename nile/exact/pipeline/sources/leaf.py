@@ -15,6 +15,7 @@ import numpy as np
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
 from nile.exact.pipeline.sources.taken_back import TakenBack, without
 from nile.exact.plan.algebra import Plan, Project, Range, Rows, Scan, Select
+from nile.exact.plan.comparing import Comparing
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made, picked
 from nile.exact.state.expire import Calendar, after, joined, never, nothing, signs
@@ -28,8 +29,10 @@ _NO_TIMES = np.zeros(0, np.int64)
 
 
 def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
-    """For which rows the test is true: bool [n]."""
-    yes = test(rows)
+    """For which rows, `Columns` too, the test is true: bool [n]."""
+    if type(test) is Comparing and (plainly := test.plainly(rows)) is not None:
+        return plainly
+    yes = test(made(rows))
     if isinstance(yes, pa.ChunkedArray):
         yes = yes.combine_chunks()
     if yes.null_count:
@@ -92,11 +95,10 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
         return joined([], above[-1].schema if above else rows.schema), at
     for k, node in enumerate(above, 1):
         if isinstance(node, Select):
-            rows = made(rows)
             yes = selected(rows, node.test)
             if not yes.all():
                 places = np.flatnonzero(yes)
-                rows = rows.take(pa.array(places))
+                rows = made(rows).take(pa.array(places))
                 at = places if at is None else at[places]
                 if not places.shape[0]:
                     return joined([], above[-1].schema), at
@@ -113,12 +115,14 @@ class Incoming:
     """
 
     HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
-    DERIVED: ClassVar = ("scan", "above", "schema", "_picks")
+    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_alike")
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
         self.above = above
         self._picks = picks_of(above)
+        self._alike: Any = scan.schema
+        """A schema that equals the scan's: that of rows that came last."""
         self.schema = above[-1].schema if above else scan.schema
         self.counts = np.zeros(1 + len(above), np.int64)
         self.taken = 0  # tuples worked on, before the chain
@@ -128,7 +132,10 @@ class Incoming:
 
     def push(self, ts: Array, rows: Any) -> None:
         """Tuples in time order, none before what was pushed."""
-        rows, at = conformed(rows, self.scan.schema), None
+        at = None
+        if rows.schema is not self._alike:
+            given, rows = rows.schema, conformed(rows, self.scan.schema)
+            self._alike = given if rows.schema is given else self.scan.schema
         if self._picks is None:
             rows, at = applied(rows, self.above, self.counts)
         else:

@@ -7,7 +7,6 @@ Source: negative tuples, section 6.4 (W-Expire as part of the join buffers); `ni
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -54,7 +53,8 @@ class StreamJoining:
     KIND: ClassVar = "stream join"
     HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
     DERIVED: ClassVar = (
-        "clock", "plan", "schema", "come", "go", "once", "_windows", "_kinds", "_at", "_keys", "_key_counts", "_heads",
+        "clock", "plan", "schema", "come", "go", "once", "_windows", "_kinds", "_at", "_all", "_as_they_are", "_keys",
+        "_key_counts", "_heads",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,9 @@ class StreamJoining:
         one, other = (each.schema for each in self.arrivals)
         self._kinds = [common(one.field(a).type, other.field(b).type) for a, b in plan.on]
         self._at = [[each.schema.get_field_index(on[i]) for on in plan.on] for i, each in enumerate(self.arrivals)]
+        self._all = [range(len(each.schema)) for each in self.arrivals]
+        kinds = [[each.schema.field(i).type for i in at] for each, at in zip(self.arrivals, self._at, strict=True)]
+        self._as_they_are = [each == self._kinds for each in kinds]
         self._keys = RowTable(self._kinds) if plan.on else None
         self._key_counts = np.zeros((1, 2), np.int64)
         self._heads = [np.full(1, -1, np.int64) for _ in range(2)]
@@ -90,9 +93,10 @@ class StreamJoining:
 
     def step(self, to: int) -> Delta:
         """Pairs that come and go up to `to`."""
-        never: list[tuple[Array, Any] | None] = [None, None]
-        if all(each.back.first(to) is None for each in self.arrivals):
-            return self._step(to, never)
+        one, other = self.arrivals
+        if one.back.first(to) is None and other.back.first(to) is None:
+            return self._step(to, None)
+        never: list[tuple[Array, Any] | None] | None = None
         parts: list[Delta] = []
         while marks := [at for each in self.arrivals if (at := each.back.first(to)) is not None]:
             parts.append(self._step(min(marks) - 1, never))
@@ -156,27 +160,30 @@ class StreamJoining:
             self._keys.release(gone[~self._key_counts[gone].any(axis=1)])
         self._place[side] = ring.oldest, newest, newest
 
-    def _step(self, to: int, never: list[tuple[Array, Any] | None]) -> Delta:
+    def _step(self, to: int, never: list[tuple[Array, Any] | None] | None) -> Delta:
         self._now = to
         taken = [each.kept(to) for each in self.arrivals]
-        for side, gone in enumerate(never):
+        for side, gone in enumerate(never or ()):
             if gone is not None and gone[0].shape[0]:
                 ts, rows = taken[side][0], made(taken[side][1])
                 stay = without(ts, rows, *gone)
                 taken[side] = ts[stay], rows.filter(pa.array(stay))
-        before = self._place[:, 0].copy()
-        for ring, (ts, rows), codes in zip(self._rings, taken, self._codes([rows for _, rows in taken]), strict=True):
-            if codes.shape[0]:
-                ring.add_words(ts, words_of(rows, range(len(ring.schema)), ring.encoder), codes)
-        left, right = self._rings
-        self._place[:, 2] = left.newest, right.newest
+        place, (left, right) = self._place, self._rings
+        first = left.oldest, right.oldest
+        for side, (ts, rows) in enumerate(taken):
+            if ts.shape[0]:
+                ring = self._rings[side]
+                codes = self._codes(side, rows)
+                ring.add_words(ts, words_of(rows, self._all[side], ring.encoder), codes)
+                place[side, 2] = ring.newest
         moved, ends = kernels.moves(
             to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes, right.before,
-            self._heads[1], self._key_counts, self._place, self.come, self.go,
+            self._heads[1], self._key_counts, place, self.come, self.go,
         )  # fmt: skip
-        self.pairs += moved.shape[0] if self.once else int(ends[-1])
+        if moved.shape[0]:
+            self.pairs += moved.shape[0] if self.once else int(ends[-1])
         delta = self._newest(moved, ends) if self.once else self._told(moved, ends)
-        self._forget(before)
+        self._forget(first)
         return delta
 
     def _newest(self, moved: Array, ends: Array) -> Delta:
@@ -247,32 +254,27 @@ class StreamJoining:
         yes = selected(rows, self.plan.test)
         return (rows, slice(None)) if yes.all() else (rows.filter(pa.array(yes)), yes)
 
-    def _codes(self, batches: list[Any]) -> list[Array]:
-        """The code of each row's key; -1 where a part of it is null."""
-        sizes = [each.num_rows for each in batches]
-        if self._keys is None:
-            return [np.zeros(n, np.int64) for n in sizes]
-        given = [(rows, at) for rows, at in zip(batches, self._at, strict=True) if rows.num_rows]
-        if not given:
-            return [np.zeros(0, np.int64)] * 2
-        parts = [self._key_words(self._keys, rows, at) for rows, at in given]
-        words = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        some = any(rows.column(i).null_count for rows, at in given for i in at)
-        if some and (nulls := self._keys.encoder.nulls(words)).any():
+    def _codes(self, side: int, rows: Any) -> Array:
+        """The code of the key of each row of a side; -1 where a part of it is null."""
+        keys, at = self._keys, self._at[side]
+        if keys is None:
+            return np.zeros(rows.num_rows, np.int64)
+        words = self._key_words(keys, rows, side)
+        if any(rows.column(i).null_count for i in at) and (nulls := keys.encoder.nulls(words)).any():
             codes = np.full(words.shape[0], -1, np.int64)
-            codes[~nulls] = self._keys.codes(words[~nulls])
+            codes[~nulls] = keys.codes(words[~nulls])
         else:
-            codes = self._keys.codes(words)
-        if self._key_counts.shape[0] < self._keys.room:
-            self._key_counts = grown(self._key_counts, self._keys.room)
-            self._heads = [grown(each, self._keys.room, -1) for each in self._heads]
-        return [codes[: sizes[0]], codes[sizes[0] :]]
+            codes = keys.codes(words)
+        if self._key_counts.shape[0] < (room := keys.room):
+            self._key_counts = grown(self._key_counts, room)
+            self._heads = [grown(each, room, -1) for each in self._heads]
+        return codes
 
-    def _key_words(self, keys: RowTable, rows: Any, at: list[int]) -> Array:
-        """The words of the keys of rows: int64 [n, width], only to be read."""
-        columns = [rows.column(i) for i in at]
-        if all(column.type == kind for column, kind in zip(columns, self._kinds, strict=True)):
-            return words_of(rows, at, keys.encoder)
+    def _key_words(self, keys: RowTable, rows: Any, side: int) -> Array:
+        """The words of the keys of rows of a side: int64 [n, width], only to be read."""
+        if self._as_they_are[side]:
+            return words_of(rows, self._at[side], keys.encoder)
+        columns = [rows.column(i) for i in self._at[side]]
         return keys.encode([_as(column, kind) for column, kind in zip(columns, self._kinds, strict=True)])
 
     def _rows(self, left: Array, right: Array) -> Any:
@@ -281,13 +283,14 @@ class StreamJoining:
         columns = [*self._rings[0].columns(left), *self._rings[1].columns(right)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _forget(self, before: Array) -> None:
-        """Let go of what has left since `before`, and of keys and texts that nothing has any more."""
-        for ring, first, last in zip(self._rings, before.tolist(), self._place[:, 0].tolist(), strict=True):
+    def _forget(self, since: tuple[int, int]) -> None:
+        """Let go of what has left, from these ordinals on, and of keys and texts that nothing has any more."""
+        for ring, first, last in zip(self._rings, since, self._place[:, 0].tolist(), strict=True):
             if last > first:
                 if self._keys is not None:
                     gone = np.empty(last - first, np.int64)
-                    self._keys.release(gone[: kernels.without_tuples(first, last, ring.codes, self._key_counts, gone)])
+                    if n := kernels.without_tuples(first, last, ring.codes, self._key_counts, gone):
+                        self._keys.release(gone[:n])
                 ring.oldest = last
                 ring.forget()
 
@@ -320,14 +323,9 @@ class StreamJoining:
         self.pairs = held.integer("pairs", 0, MOST)
         for arrivals, part in zip(self.arrivals, held.parts("arrivals", 2), strict=True):
             arrivals.restore(part)
-        nothing = [joined([], each.schema) for each in self.arrivals]
-
-        def codes(side: int) -> Callable[[Any], Array]:
-            return lambda rows: self._codes([rows, nothing[1]] if side == 0 else [nothing[0], rows])[side]
-
         for side, part in enumerate(held.parts("windows", 2)):
             ring = self._rings[side]
-            ring.restore(part, codes(side))
+            ring.restore(part, partial(self._codes, side))
             self._place[side] = ring.oldest, ring.newest, ring.newest
         for side, ring in enumerate(self._rings):
             kernels.chain(ring.oldest, ring.newest, ring.codes, ring.before, self._heads[side], self._key_counts, side)
