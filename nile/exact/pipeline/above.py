@@ -78,7 +78,8 @@ class Projection:
     def step(self, to: int) -> Delta:
         """What is made of what changes up to `to`."""
         delta = self.below.step(to)
-        return delta.made_into(self._made(delta.given))
+        delta.given = self._made(delta.given)  # in place: who made it has no more to do with it
+        return delta
 
     def time(self) -> int:
         """GetTime: the clock of the operator below."""

@@ -86,6 +86,7 @@ class OverWindow(Grouping):
     DERIVED: ClassVar[tuple[str, ...]] = (
         "_queue",
         "_window",
+        "_latest",
         "_line",
         "_parts",
         "_width",
@@ -103,6 +104,7 @@ class OverWindow(Grouping):
         super().__init__(clock, plan, queue)
         assert isinstance(stream.window, Range)
         self._queue, self._stream, self._window = queue, stream, stream.window.ns
+        self._latest = NEVER - 1 - self._window  # what comes from then on never leaves
         read = [key[1] for key in self._states if isinstance(key[1], int)]
         self._line = Line(stream.schema, self._table, self._by, read)
         encoder = self._line.encoder
@@ -149,7 +151,7 @@ class OverWindow(Grouping):
         """All changes up to and at `to`."""
         stream = self._stream
         begun = self._shown or self._by
-        if not begun or self._queue.waits or stream.arrivals.back.first(to) is not None or not self._may_hold():
+        if not begun or self._queue.waits or not stream.arrivals.goes_straight(to, self._latest):
             return self._apart(to)
         if not stream.lined(self._line):
             return self._apart(to)
@@ -174,10 +176,6 @@ class OverWindow(Grouping):
         if self._tally is not None and self._tally.now is self._counts:
             self._tally.now = self._counts.copy()
         return super().step(to)
-
-    def _may_hold(self) -> bool:
-        latest = self._stream.arrivals.latest
-        return latest is None or latest < NEVER - 1 - self._window
 
     def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""

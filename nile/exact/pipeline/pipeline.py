@@ -33,6 +33,7 @@ __all__ = ["Changes", "Emit", "Figures", "Pipeline", "Scheduling", "check"]
 Scheduling = Literal["nta", "tpa", "ita"]
 Emit = Literal["append", "changes", "snapshot"]
 
+_WHOLE = np.dtype(np.int64)
 FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
 
@@ -132,7 +133,7 @@ class Pipeline:
         if name not in self._last:
             known = ", ".join(sorted(self._last)) or "none: the plan reads no stream"
             raise UnknownStream(f"push: needed one of {known}; got {name!r}; name one of these")
-        times = lent(np.ascontiguousarray(ts, np.int64))
+        times = ts if ts.dtype is _WHOLE and ts.flags.carray else lent(np.ascontiguousarray(ts, np.int64))
         if (n := times.shape[0]) != rows.num_rows:
             raise ConfigError(f"stream {name!r}: needed a time for each row; got {n} and {rows.num_rows}; match them")
         if n:
@@ -359,7 +360,10 @@ class Pipeline:
             self._clock.origin = origin
         if to > self.stages.to:
             self.stages.to = to
-        return [] if self.deferred else self.settle()
+        if self.deferred:
+            return []
+        self.stages.settle()
+        return self.taken()
 
     def settle(self) -> list[Changes]:
         """Work on all that waits; returns the changes that `taken` has not."""

@@ -115,7 +115,7 @@ def _message(
 ) -> Any:
     """A batch as a message that is read where it lies."""
     out = np.empty(size, np.int64)
-    kernels.laid(head, ts, sign, stamps, words, places, out, out.view(np.int8))
+    kernels.laid(head, ts, sign, stamps, words, places, out)
     return pa.ipc.read_record_batch(pa.py_buffer(out), schema)
 
 

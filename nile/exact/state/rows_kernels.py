@@ -129,13 +129,11 @@ def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: 
 
 
 @kernel
-def laid(
-    head: Array, ts: Array, sign: Array, stamps: int, words: Array, places: Array, out: Array, small: Array
-) -> None:
+def laid(head: Array, ts: Array, sign: Array, stamps: int, words: Array, places: Array, out: Array) -> None:
     """A message of Arrow's: its head, then columns one after the other, each from a whole word on.
 
     head: int64 [h]; ts int64 [n], sign int8 [n]: the first columns, as many of them as `stamps` says; words: int64 [w,
-    room], the other columns are its rows `places`; out: int64 [all], small: int8 [8 all], the same memory.
+    room], the other columns are its rows `places`; out: int64 [all].
     """
     at = head.shape[0]
     n = ts.shape[0]
@@ -146,9 +144,10 @@ def laid(
             out[at + i] = ts[i]
         at += n
     if stamps > 1:
-        out[at + (n - 1) // 8] = 0
+        for i in range((n + 7) // 8):
+            out[at + i] = 0
         for i in range(n):
-            small[8 * at + i] = sign[i]
+            out[at + (i >> 3)] |= (np.int64(sign[i]) & 255) << (8 * (i & 7))
         at += (n + 7) // 8
     for c in range(places.shape[0]):
         for i in range(n):

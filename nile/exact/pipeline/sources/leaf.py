@@ -191,10 +191,10 @@ class Incoming:
             joined([made(each) for each in batches], self.schema),
         )
 
-    @property
-    def latest(self) -> int | None:
-        """The time of the last tuple that waits, None if none does."""
-        return int(self._raw[-1][-1]) if self._raw else None
+    def goes_straight(self, to: int, before: int) -> bool:
+        """Whether nothing is to be taken back up to `to`, and no time that waits is `before` or later."""
+        raw = self._raw
+        return self.back.first(to) is None and (not raw or bool(raw[-1][-1] < before))
 
     def kept(self, to: int) -> tuple[Array, Any]:
         """As `take`, of those that the chain keeps: their times, their rows, `Columns` too."""
