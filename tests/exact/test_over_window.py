@@ -155,6 +155,25 @@ def test_a_window_of_much_text_lets_go_of_what_has_left() -> None:
     assert max(sizes[20:]) <= 1.1 * max(sizes[5:20])
 
 
+@pytest.mark.parametrize("different", [12, 100_000])
+def test_a_window_of_much_counted_text_takes_no_more_than_twice_its_batches(
+    monkeypatch: pytest.MonkeyPatch, different: int
+) -> None:
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
+    plan = Group(Scan("a", schema, Range(2999), 0), ("k",), (Aggregate("n", "count", "s"),))
+    one, two = Pipeline(plan), _apart(monkeypatch, plan)
+    for begin in range(0, 12_000, 500):
+        at = np.arange(begin, begin + 500)
+        text = pa.array((at % different).astype(str))
+        rows = pa.RecordBatch.from_arrays([pa.array(at % 7), text], schema=schema)
+        assert told(one.push("a", at, rows)) == told(two.push("a", at, rows))
+        assert begin < 3000 or one.memory <= 2 * two.memory + (1 << 15)
+    assert bytes_of(one) == bytes_of(two)
+    stream = one._built.streams[0]
+    assert isinstance(stream, Stream)
+    assert isinstance(stream._expire, Line) == (different == 12)
+
+
 def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "_PIECE", 20)
     used: list[int] = []

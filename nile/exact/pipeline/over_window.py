@@ -153,7 +153,7 @@ class OverWindow(Grouping):
         begun = self._shown or self._by
         if not begun or self._queue.waits or not stream.arrivals.goes_straight(to, self._latest):
             return self._apart(to)
-        if not stream.lined(self._line):
+        if not stream.lined(self._line) or self._line.is_wordy:
             return self._apart(to)
         self._local_clock = to
         ts, rows = stream.arrived(to)

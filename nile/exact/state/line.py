@@ -20,7 +20,8 @@ from nile.exact.state.words import Encoder
 __all__ = ["Line", "told_by_line"]
 
 _LEAST = 16  # rows for which there is always room
-_SLACK = 4096  # values of text kept beyond twice the rows before they are sorted out
+_SLACK = 512  # values of text kept beyond twice the rows before they are sorted out
+_TEXT = 1 << 15  # bytes of text that a line of any length may keep
 _BATCHED = 9  # bytes of a row in a calendar beside its columns: when it leaves, and its sign
 
 
@@ -34,7 +35,7 @@ class Line:
     """
 
     HELD: ClassVar = ("until", "codes", "words", "nulls", "first", "held")
-    DERIVED: ClassVar = ("schema", "table", "by", "beside", "encoder")
+    DERIVED: ClassVar = ("schema", "table", "by", "beside", "encoder", "_own")
 
     def __init__(self, schema: Any, table: RowTable | None, by: Sequence[int], also: Sequence[int]) -> None:
         """also: columns that it keeps whether the table tells them or not."""
@@ -45,6 +46,7 @@ class Line:
         self.beside = [at for at in range(len(schema)) if at not in told]
         self.encoder = Encoder([schema.field(at).type for at in self.beside], exact=True)
         masks = self.encoder.width - self.encoder.mask
+        self._own = 8 + 8 * self.encoder.mask + (0 if table is None else 4)
         self.until = np.zeros(_LEAST, np.int64)
         self.codes = np.zeros(0 if table is None else _LEAST, np.int32)
         self.words = np.zeros((_LEAST, self.encoder.mask), np.int64)
@@ -55,9 +57,13 @@ class Line:
     @property
     def is_small(self) -> bool:
         """Whether rows take at most twice the bytes that they take in a calendar, whose text is as good as a word."""
-        own = 8 + 8 * self.encoder.mask + (0 if self.table is None else 4)
         batched = sum(_width(field.type) for field in self.schema)
-        return own + own // 4 <= 2 * (_BATCHED + batched)
+        return self._own + self._own // 4 <= 2 * (_BATCHED + batched)
+
+    @property
+    def is_wordy(self) -> bool:
+        """Whether different texts take more than half of what the rows do: in a calendar all might take half."""
+        return bool(self.encoder.values) and self.encoder.memory > _TEXT + self.held * self._own // 2
 
     def places(self) -> Array:
         """Where the rows are, in the order in which they leave: int64 [held]."""
