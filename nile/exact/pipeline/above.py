@@ -9,7 +9,7 @@ from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.pipeline.sources.leaf import projected, selected
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
-from nile.exact.state.columns import made
+from nile.exact.state.columns import made, picked
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import Held, State
 
@@ -77,8 +77,11 @@ class Projection:
 
     def step(self, to: int) -> Delta:
         """What is made of what changes up to `to`."""
-        delta = self.below.step(to)
-        delta.given = self._made(delta.given)  # in place: who made it has no more to do with it
+        delta = self.below.step(to)  # changed in place: who made it has no more to do with it
+        if (picks := self.plan.picks) is not None and delta.sign.shape[0]:
+            delta.given = picked(delta.given, picks, self.schema)
+        else:
+            delta.given = self._made(delta.given)
         return delta
 
     def time(self) -> int:

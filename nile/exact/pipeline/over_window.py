@@ -58,9 +58,9 @@ def distinct(clock: Clock, plan: Distinct, queue: Queue, *, wanted: bool) -> Sta
     return Bag(clock, "distinct", [queue], plan.schema, wanted=wanted)
 
 
-_View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]]]
+_View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]], Array]
 """Of some tuples and pairs in scratch: what states are given of them; each state, the words of its column, which of the
-line's columns it is (-1: none), and where it says what it has."""
+line's columns it is (-1: none), and where it says what it has; true for each tuple."""
 
 
 class _Scratch:
@@ -153,7 +153,8 @@ class OverWindow(Grouping):
         begun = self._shown or self._by
         if not begun or self._queue.waits or not stream.arrivals.goes_straight(to, self._latest):
             return self._apart(to)
-        if not stream.lined(self._line) or self._line.is_wordy:
+        line, table = self._line, self._table
+        if not stream.lined(line) or (line.encoder.values and line.is_wordy):
             return self._apart(to)
         self._local_clock = to
         ts, rows = stream.arrived(to)
@@ -166,9 +167,9 @@ class OverWindow(Grouping):
         stream.negative += gone
         out = self._changed(n, held, scratch)
         if gone:
-            self._line.forget()
-        if self._table is not None:
-            self._table.tidy()
+            line.forget()
+        if table is not None and table.encoder.values:
+            table.tidy()
         return out
 
     def _apart(self, to: int) -> Delta:
@@ -182,7 +183,8 @@ class OverWindow(Grouping):
         line, place = self._line, self._place
         codes, table = _NO_CODES, self._table
         if table is not None:
-            codes = self._codes(table, rows)
+            few = ts.shape[0] <= _ROOM
+            codes = table.codes(words_of(rows, self._by, table.encoder)) if few else self._codes(table, rows)
             if self._counts.shape[0] < (room := table.room):
                 self._counts, self._births = grown(self._counts, room), grown(self._births, room)
                 self._mark = grown(self._mark, room, -1)
@@ -210,12 +212,12 @@ class OverWindow(Grouping):
         view = scratch.views.get((n, held))
         if view is None:
             view = scratch.views[n, held] = self._viewed(n, held, scratch)
-        touches, parts = view
+        touches, parts, counted = view
         if parts:
             touches.room = self._counts.shape[0]
             if n > _ROOM:
                 self._share(touches, self._workers(n))
-            counted, nulls = everyone(n), self._place[3] != 0
+            nulls = self._place[3] != 0
             for state, words, column, places in parts:
                 there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
                 state.note(touches, words, there, places)
@@ -229,7 +231,7 @@ class OverWindow(Grouping):
             (state, scratch.taken[word, :n], column, state.places(*numbers[:, at : at + state.width]))
             for state, at, word, column in self._parts
         ]
-        return touches, parts
+        return touches, parts, everyone(n)
 
     def _delta(self, held: int, scratch: _Scratch) -> Delta:
         table, asked = self._table, self._asked

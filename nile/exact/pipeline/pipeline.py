@@ -194,7 +194,8 @@ class Pipeline:
         for name, passed in self._passed.items():
             if passed < now:
                 self._passed[name] = now
-        if self._advanced <= self.stages.to and self._clock.origin is not None and not self.waits:
+        stages = self.stages
+        if self._advanced <= stages.to <= stages.done and not self._found and self._clock.origin is not None:
             return []
         return self._work(self._advanced, certain=certain)
 
@@ -345,10 +346,8 @@ class Pipeline:
 
     def _ready(self) -> list[Changes]:
         """Work on the instants that every stream has passed."""
-        to = min(self._passed.values())
-        if to > self._advanced and to > (last := max(self._last.values())):
-            to = max(self._advanced, last)
-        return self._work(to, certain=False)
+        to = min(min(self._passed.values()), max(self._advanced, max(self._last.values())))
+        return self._work(to, certain=False) if self._clock.origin is None else self._worked(to)
 
     def _work(self, to: int, *, certain: bool) -> list[Changes]:
         """Up to and at `to`; certain: that instant exists even where no tuple has it."""
@@ -358,6 +357,10 @@ class Pipeline:
             if origin is None or origin > to:
                 return []
             self._clock.origin = origin
+        return self._worked(to)
+
+    def _worked(self, to: int) -> list[Changes]:
+        """Up to and at `to`, which is not before the first instant there is."""
         if to > self.stages.to:
             self.stages.to = to
         if self.deferred:

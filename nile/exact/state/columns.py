@@ -166,9 +166,10 @@ def picked(rows: Any, places: Sequence[int], schema: Any) -> Columns:
 
 def words_of(rows: Any, places: Sequence[int], encoder: Encoder) -> Array:
     """As `Encoder.encode` of these columns of a RecordBatch or of Columns: int64 [n, width], only to be read."""
-    columns = [rows.column(at) for at in places]
     if type(rows) is not Columns or (known := rows.known) is None or encoder.values:
-        return encoder.encode(columns, rows.num_rows)
+        return encoder.encode([rows.column(at) for at in places], rows.num_rows)
+    own = rows.columns
+    columns = [own[at] for at in places]
     key = (encoder.exact, *map(id, columns))
     if (found := known.get(key)) is None:
         found = known[key] = encoder.encode(columns, rows.num_rows)
@@ -179,13 +180,12 @@ def numbers_of(rows: Any, at: int) -> Array | None:
     """A column of int64 or doubles of a RecordBatch or of Columns, only to be read: [n]; None: it has nulls."""
     column = rows.column(at)
     known = rows.known if type(rows) is Columns else None
-    if known is not None and (found := known.get(key := ("numbers", id(column)))) is not None:
-        return found  # type: ignore[no-any-return]
-    if column.null_count:
-        return None
-    numbers: Array = column.to_numpy(zero_copy_only=False)
-    if known is not None:
-        known[key] = numbers
+    key = ("numbers", id(column))
+    numbers: Array | None = None if known is None else known.get(key)
+    if numbers is None and not column.null_count:
+        numbers = column.to_numpy(zero_copy_only=False)
+        if known is not None:
+            known[key] = numbers
     return numbers
 
 

@@ -63,7 +63,7 @@ class Line:
     @property
     def is_wordy(self) -> bool:
         """Whether different texts take more than half of what the rows do: in a calendar all might take half."""
-        return bool(self.encoder.values) and self.encoder.memory > _TEXT + self.held * self._own // 2
+        return self.encoder.memory > _TEXT + self.held * self._own // 2
 
     def places(self) -> Array:
         """Where the rows are, in the order in which they leave: int64 [held]."""

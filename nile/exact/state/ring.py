@@ -52,10 +52,11 @@ class Ring:
         """As `add`, the rows as words."""
         n = ts.shape[0]
         self.room(self.newest - self.oldest + n)
-        begin = self.newest & self.mask
+        mask = self.mask
+        begin = self.newest & mask
         at: Any = slice(begin, begin + n)
-        if begin + n > self.mask + 1:  # round the end
-            at = (self.newest + np.arange(n)) & self.mask
+        if begin + n > mask + 1:  # round the end
+            at = (self.newest + np.arange(n)) & mask
         self.words[at] = words
         self.ts[at], self.codes[at] = ts, codes
         self.newest += n

@@ -248,7 +248,7 @@ class Stream:
 
     KIND: ClassVar = "stream"
     HELD: ClassVar = ("arrivals", "negative", "_expire", "_forever", "_now")
-    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go", "_apart")
+    DERIVED: ClassVar = ("clock", "schema", "window", "_keep", "_go", "_apart", "_leaves")
 
     def __init__(
         self, clock: Clock, scan: Scan, above: list[Select | Project], *, keep: bool = False, go: bool = True
@@ -262,6 +262,7 @@ class Stream:
         self._go = go
         self._expire: Calendar | Line = Calendar(self.schema)
         self._apart = False
+        self._leaves = clock.negative and isinstance(self.window, Range)
         self._forever: list[Any] = []
         self._now = EARLIEST
 
@@ -394,7 +395,7 @@ class Stream:
 
     def next_leaving(self, n: int) -> int | None:
         """When about the n-th next tuple leaves, None if it is not known or later than all waiting."""
-        return self._expire.nth(n) if self.clock.negative and isinstance(self.window, Range) else None
+        return self._expire.nth(n) if self._leaves else None
 
     @property
     def memory(self) -> int:
