@@ -44,6 +44,9 @@ class Passed(NamedTuple):
     counts: Sequence[tuple[int, int]]
 
 
+_NOTHING = Passed([], ())
+
+
 class Tail:
     """The nodes above one reader's pipeline, from below, and what has come out of each.
 
@@ -65,7 +68,9 @@ class Tail:
 
         selected: the changes all satisfy the lowest node, a selection.
         """
-        if not changes or not (self.nodes or self.append):
+        if not changes:
+            return _NOTHING
+        if not (self.nodes or self.append):
             return Passed([each for each in changes if len(each)], ())
         if self._picks is not None and not (self.append and any(each.gone for each in changes)):
             return self._picked(changes, self._picks)

@@ -98,7 +98,8 @@ class RowTable:
     def release(self, codes: Array) -> None:
         """Forget rows; a code may be named twice."""
         kernels.release_codes(codes, self.index, self.hashes, self.free, self.meta)
-        self.tidy()
+        if self.encoder.values:
+            self.tidy()
 
     def tidy(self) -> None:
         """Drop values of text that no row has, where they are many."""

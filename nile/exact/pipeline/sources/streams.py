@@ -285,12 +285,13 @@ class StreamJoining:
 
     def _forget(self, since: tuple[int, int]) -> None:
         """Let go of what has left, from these ordinals on, and of keys and texts that nothing has any more."""
+        keys = self._keys
         for ring, first, last in zip(self._rings, since, self._place[:, 0].tolist(), strict=True):
             if last > first:
-                if self._keys is not None:
+                if keys is not None:
                     gone = np.empty(last - first, np.int64)
                     if n := kernels.without_tuples(first, last, ring.codes, self._key_counts, gone):
-                        self._keys.release(gone[:n])
+                        keys.release(gone[:n])
                 ring.oldest = last
                 ring.forget()
 
