@@ -286,7 +286,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
 class ComingAnswer(JoinAnswer):
     """The pairs of two streams that have to be waited for, as these come: of each piece that was read, what is known.
 
-    They are those of the operator that takes tuples one by one (`using(costs="engine")`) over the same streams; a
+    They are those of the operator that takes tuples one by one (`using(costs="engine")`) over the same streams (under
+    the whole budget those of the exact join, the pairs of one arrival in another order); a
     sample is drawn as standing queries draw theirs, at rates that follow what is granted.  What tells of the whole
     join, such as `accounting`, waits for the streams' ends; `close` lets go of them before.  Kept: the streams, and
     what was found, up to a share of the machine's memory.
