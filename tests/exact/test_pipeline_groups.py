@@ -15,6 +15,7 @@ from workload_pipeline import told
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
+from nile.exact.state.group_kernels import touch_groups
 from nile.exact.state.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 
@@ -272,3 +273,27 @@ def test_a_variance_is_that_of_exact_arithmetic_whatever_has_left(values: Any, f
             continue
         exact = (n * sum(x * x for x in held) - sum(held) ** 2) / n / (n - freedom)
         assert mine == pytest.approx(float(exact), rel=4e-16, abs=1e-323)
+
+
+@pytest.mark.parametrize("instants", [400, 60, 3, 1])
+def test_which_groups_instants_touch_is_what_a_loop_finds(instants: int) -> None:
+    """Groups that come, go and come again, several at one instant and in turns."""
+    draw = np.random.default_rng(instants)
+    n, groups, born = 400, 40, 1_000
+    ts, codes = np.sort(draw.integers(0, instants, n)), draw.integers(0, groups, n)
+    weight = draw.integers(-2, 3, n)
+    counts, births, mark = np.arange(groups) % 3, np.zeros(groups, np.int64), np.full(groups, -1)
+    pairs = [np.empty(n, np.int64) for _ in range(7)]
+    now, since = counts.tolist(), births.tolist()
+    found = touch_groups(ts, weight, codes, counts, births, born, mark, *pairs)
+    expected = []
+    for instant in np.unique(ts).tolist():
+        own = np.flatnonzero(ts == instant)
+        for each in dict.fromkeys(codes[own].tolist()):
+            mine = own[codes[own] == each]
+            was, now[each] = now[each], now[each] + int(weight[mine].sum())
+            since[each] = since[each] if was else born + int(mine[0])
+            assert (pairs[0][mine] == len(expected)).all()
+            expected.append((instant, each, was, now[each], mine[0], mine[-1]))
+    assert list(zip(*(each[:found].tolist() for each in pairs[1:]), strict=True)) == expected
+    assert (counts.tolist(), births.tolist(), set(mark.tolist())) == (now, since, {-1})

@@ -156,40 +156,6 @@ def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest
     assert len(told[0]) > 5
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_which_groups_instants_touch_is_what_one_thread_finds(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Groups that come, go and come again, several at one instant and in turns, one instant that is most of all."""
-    monkeypatch.setattr(group, "_PIECE", 8)
-    draw = np.random.default_rng(seed)
-    n, groups = 400, 40
-    ts = np.sort(draw.integers(0, (400, 60, 3, 1)[seed], n))
-    codes, weight = draw.integers(0, groups, n), draw.integers(-2, 3, n)
-    held: list[Any] = []
-    for parts in (1, 2, 4):
-        made = object.__new__(group.Grouping)
-        made._counts, made._births = np.arange(groups) % 3, np.zeros(groups, np.int64)
-        made._mark, made._born = np.full(groups, -1), 1_000
-        pairs = np.empty((7, n), np.int64)
-        found = made._touched(parts, ts, weight, codes, pairs)
-        held.append(
-            (found, pairs[0].tolist(), pairs[1:, :found].tolist(), made._counts.tolist(), made._births.tolist())
-        )
-        assert (made._mark == -1).all()
-    assert held[0] == held[1] == held[2]
-    found, touch, (at, code, before, after, first, last), counts, births = held[0]
-    now, born, expected = (np.arange(groups) % 3).tolist(), [0] * groups, []
-    for instant in sorted(set(ts.tolist())):
-        own = [k for k in range(n) if ts[k] == instant]
-        for each in dict.fromkeys(codes[own].tolist()):
-            mine = [k for k in own if codes[k] == each]
-            was, now[each] = now[each], now[each] + int(weight[mine].sum())
-            born[each] = born[each] if was else 1_000 + mine[0]
-            assert {touch[k] for k in mine} == {len(expected)}
-            expected.append((instant, each, was, now[each], mine[0], mine[-1]))
-    assert list(zip(at, code, before, after, first, last, strict=True)) == expected
-    assert (found, counts, births) == (len(expected), now, born)
-
-
 @pytest.mark.parametrize("limit", [400, 30, -1])
 def test_conditions_of_a_join_are_asked_in_pieces_and_raise_what_they_would_raise_of_all(
     monkeypatch: pytest.MonkeyPatch, limit: int

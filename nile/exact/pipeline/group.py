@@ -103,14 +103,14 @@ class Grouping(Stateful):
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
         weight = delta.sign.astype(np.int64) if self.clock.negative and delta.times is None else delta.weight
-        pairs = np.empty((7, n), np.int64)
-        touch = pairs[0]
-        parts = self._workers(n)
-        held = self._touched(parts, delta.ts, weight, codes, pairs)
+        pairs = [np.empty(n, np.int64) for _ in range(7)]  # one by one, memory that was let go of serves again
+        held = kernels.touch_groups(
+            delta.ts, weight, codes, self._counts, self._births, self._born, self._mark, *pairs
+        )  # fmt: skip
         self._born += n
-        touch_ts, touch_code, before, after, first, last = pairs[1:, :held]
+        touch, (touch_ts, touch_code, before, after, first, last) = pairs[0], (each[:held] for each in pairs[1:])
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
-        self._share(touches, parts)
+        self._share(touches, n)
         read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
         out = None
         if self.wanted:
@@ -134,55 +134,10 @@ class Grouping(Stateful):
                 self._table.release(gone)
         return empty(self.schema) if out is None else out
 
-    @staticmethod
-    def _share(touches: Touches, parts: int) -> None:
-        """Let so many threads work on the groups."""
-        if parts > 1:
+    def _share(self, touches: Touches, n: int) -> None:
+        """Let threads work on the groups that n tuples touch, where they are enough."""
+        if n > _PIECE and (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
             touches.shared = partial(_shared, parts)
-
-    def _workers(self, n: int) -> int:
-        """How many threads work on the groups that n tuples touch: a power of two."""
-        return 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1) if n > _PIECE else 1
-
-    def _touched(self, parts: int, ts: Array, weight: Array, codes: Array, pairs: Array) -> int:
-        """As `kernels.touch_groups`; pairs: its arrays by pair.
-
-        Threads number the pairs of their own instants, which then move up behind those of the instants before.
-        """
-        n = len(ts)
-        if parts == 1 or self._mark.shape[0] > n:
-            return int(kernels.touch_groups(
-                ts, weight, codes, self._counts, self._births, self._born, self._mark, *pairs
-            ))  # fmt: skip
-        cuts = np.unique([0, *np.searchsorted(ts, ts[[k * n // parts for k in range(1, parts)]]), n]).tolist()
-        found = [0] * (len(cuts) - 1)
-
-        def number(k: int) -> None:
-            at = slice(cuts[k], cuts[k + 1])
-            mark = np.full_like(self._mark, -1) if k else self._mark
-            touch, touch_ts, touch_code, _, came, first, last = pairs[:, at]
-            found[k] = kernels.number_pairs(
-                ts[at], weight[at], codes[at], mark, touch, touch_ts, touch_code, came, first, last, cuts[k]
-            )
-
-        together([partial(number, k) for k in range(len(found))])
-        begins: list[int] = np.cumsum([0, *found]).tolist()
-        held = begins[-1]
-        for k in range(1, len(found)):
-            pairs[1:, begins[k] : begins[k + 1]] = pairs[1:, cuts[k] : cuts[k] + found[k]]
-
-        def renumber(own: slice) -> None:
-            for k in range(1, len(found)):
-                pairs[0, max(cuts[k], own.start + cuts[1]) : min(cuts[k + 1], own.stop + cuts[1])] += begins[k]
-
-        together([partial(renumber, own) for own in pieces_of(n - cuts[1], parts)])
-        _, _, touch_code, before, after, first, _ = pairs[:, :held]
-        given = touch_code, first, self._counts, self._births, self._born, before, after
-        if held > _PIECE:
-            _shared(parts, kernels.count_pairs, *given)
-        else:
-            kernels.count_pairs(*given, 0, 0)
-        return held
 
     def _codes(self, table: RowTable, rows: Any) -> Array:
         """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""

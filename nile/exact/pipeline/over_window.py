@@ -216,7 +216,7 @@ class OverWindow(Grouping):
         if parts:
             touches.room = self._counts.shape[0]
             if n > _ROOM:
-                self._share(touches, self._workers(n))
+                self._share(touches, n)
             nulls = self._place[3] != 0
             for state, words, column, places in parts:
                 there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted

@@ -6,76 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, inlined, kernel
+from nile.exact.state.kernels import allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
-
-
-@inlined
-def _numbered(
-    ts: Array,
-    weight: Array,
-    codes: Array,
-    mark: Array,
-    touch: Array,
-    touch_ts: Array,
-    touch_code: Array,
-    came: Array,
-    first: Array,
-    last: Array,
-    begin: int,
-) -> int:
-    pairs = 0
-    i = 0
-    while i < ts.shape[0]:
-        now = ts[i]
-        before = pairs
-        while i < ts.shape[0] and ts[i] == now:
-            code = codes[i]
-            at = mark[code]
-            if at < 0:
-                at = pairs
-                mark[code] = at
-                touch_ts[at] = now
-                touch_code[at] = code
-                came[at] = 0
-                first[at] = begin + i
-                pairs += 1
-            run, rows = i, 0
-            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
-                touch[run] = at
-                rows += weight[run]
-                run += 1
-            last[at] = begin + run - 1
-            came[at] += rows
-            i = run
-        for k in range(before, pairs):
-            mark[touch_code[k]] = -1
-    return pairs
-
-
-@inlined
-def _counted(
-    pairs: int,
-    touch_code: Array,
-    first: Array,
-    counts: Array,
-    births: Array,
-    born: int,
-    before: Array,
-    after: Array,
-    part: int,
-    mask: int,
-) -> None:
-    for k in range(pairs):
-        code = touch_code[k]
-        if (code >> 3) & mask != part:
-            continue
-        before[k] = counts[code]
-        if counts[code] == 0:
-            births[code] = born + first[k]
-        counts[code] += after[k]
-        after[k] = counts[code]
 
 
 @kernel
@@ -102,50 +35,40 @@ def touch_groups(
     touch: int64 [n], the pair of each tuple; touch_*, before, after (rows of the group), first, last (tuples):
     int64 [n], by pair.
     """
-    pairs = _numbered(ts, weight, codes, mark, touch, touch_ts, touch_code, after, first, last, 0)
-    _counted(pairs, touch_code, first, counts, births, born, before, after, 0, 0)
+    pairs = 0
+    i = 0
+    while i < ts.shape[0]:
+        now = ts[i]
+        begin = pairs
+        while i < ts.shape[0] and ts[i] == now:
+            code = codes[i]
+            at = mark[code]
+            if at < 0:
+                at = pairs
+                mark[code] = at
+                touch_ts[at] = now
+                touch_code[at] = code
+                after[at] = 0
+                first[at] = i
+                pairs += 1
+            run, came = i, 0
+            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
+                touch[run] = at
+                came += weight[run]
+                run += 1
+            last[at] = run - 1
+            after[at] += came
+            i = run
+        for k in range(begin, pairs):
+            mark[touch_code[k]] = -1
+    for k in range(pairs):  # apart from the tuples, which leave no room for counts in the cache
+        code = touch_code[k]
+        before[k] = counts[code]
+        if counts[code] == 0:
+            births[code] = born + first[k]
+        counts[code] += after[k]
+        after[k] = counts[code]
     return pairs
-
-
-@kernel
-def number_pairs(
-    ts: Array,
-    weight: Array,
-    codes: Array,
-    mark: Array,
-    touch: Array,
-    touch_ts: Array,
-    touch_code: Array,
-    came: Array,
-    first: Array,
-    last: Array,
-    begin: int,
-) -> int:
-    """The pairs of some instants alone, numbered from 0, without what was there before; how many there are.
-
-    came: int64 [n], by pair, rows that come less those that go; begin: the number of the first tuple; the others as of
-    `touch_groups`.
-    """
-    return _numbered(ts, weight, codes, mark, touch, touch_ts, touch_code, came, first, last, begin)
-
-
-@kernel
-def count_pairs(
-    touch_code: Array,
-    first: Array,
-    counts: Array,
-    births: Array,
-    born: int,
-    before: Array,
-    after: Array,
-    part: int,
-    mask: int,
-) -> None:
-    """Set the rows of each pair's group before and after it; after: what comes of it, at first.
-
-    part, mask: as of `apply_counts`; the others as of `touch_groups`.
-    """
-    _counted(touch_code.shape[0], touch_code, first, counts, births, born, before, after, part, mask)
 
 
 @kernel
