@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import numpy as np
 import pytest
 
 from nile.exact.join.count import count_whole
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
+from nile.experiments.benchmarks.exact.grid import Cell, peak_here
 from nile.experiments.benchmarks.exact.join import joined_table
+from nile.experiments.benchmarks.exact.peaks import peak_of
 from nile.experiments.benchmarks.exact.streams import (
     SECOND,
     best_of,
@@ -67,3 +72,23 @@ def test_the_formulation_for_spark_gives_the_pairs_of_the_operator(spark: object
 
 def test_the_fastest_of_several_ways_is_found() -> None:
     assert best_of({"slow": lambda: sum(range(300_000)), "fast": lambda: None}) == "fast"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks begin anew in /proc alone")
+def test_a_peak_is_what_a_run_touches_and_not_what_was_there_before() -> None:
+    before = np.ones(4 << 20)  # 32 MiB
+    peak = peak_of(lambda: np.ones(8 << 20) * 2.0)
+    assert peak is not None
+    assert 64 << 20 <= peak <= 160 << 20
+    assert (peak_of(lambda: None) or 0) < 8 << 20
+    del before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks begin anew in /proc alone")
+@pytest.mark.parametrize("name", ["Nile", "DuckDB"])
+def test_a_cell_of_the_grid_is_weighed_with_its_answer(name: str) -> None:
+    cell = Cell(600, 16.0, "int32", "pairs", "Arrow", 60_000)
+    peak = peak_here(json.dumps({"cell": cell, "name": name, "form": "plain", "paths": []}))
+    assert peak is not None
+    assert peak >= 60_000 * 12 * 16  # bytes of some of the pairs, of two doubles each

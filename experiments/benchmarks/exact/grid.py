@@ -6,6 +6,9 @@ Pairs are asked for in SQL, counts of `db.join`.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,13 +24,14 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from nile.engine.database import Database
+from nile.experiments.benchmarks.exact.peaks import peak_of
 from nile.experiments.benchmarks.exact.streams import window_joins
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
-__all__ = ["Cell", "cells", "grid", "stream_table", "ways_of_duckdb"]
+__all__ = ["Cell", "cells", "grid", "peak_here", "stream_table", "ways_of_duckdb"]
 
 duckdb, pl = lazy("duckdb"), lazy("polars")
 
@@ -85,14 +89,14 @@ def _some() -> Iterator[Cell]:
             yield cell
 
 
-@benchmark("grid", TITLE, brief=lambda: replace(_measured(_some()), brief=True))
+@benchmark("grid", TITLE, brief=lambda: replace(_measured(_some(), brief=True), brief=True))
 def grid() -> Result:
     """Every cell, wall clock and process CPU, medians of five rounds in which the contestants take turns."""
     return _measured(cells())
 
 
-def _measured(chosen: Iterator[Cell]) -> Result:
-    rows = [_row(cell) for cell in chosen]
+def _measured(chosen: Iterator[Cell], *, brief: bool = False) -> Result:
+    rows = [_row(cell, weighed=brief or at % 11 == 0) for at, cell in enumerate(chosen)]
     measures = [
         Measure.of(f"{name}, {clock}, over {peer}, the worst cell", [min(ratios)], "times", bar, about=_spread(ratios))
         for name, bar, asked in (("pairs", 1.0, "pairs"), ("counts", 1.0, "count"))
@@ -101,12 +105,18 @@ def _measured(chosen: Iterator[Cell]) -> Result:
         for ratios in [[one[f"{peer} {clock}"] / one[f"Nile {clock}"] for one in rows if _has(one, asked, peer)]]
         if ratios
     ]
+    peaks = [one["DuckDB peak"] / one["Nile peak"] for one in rows if one.get("DuckDB peak") and one.get("Nile peak")]
+    if peaks:
+        name = "peak memory, over DuckDB, the worst cell"
+        measures.append(Measure.of(name, [min(peaks)], "times", 1.0, about=_spread(peaks)))
     return Result(
         name="grid", title=TITLE, unit="cells", work=len(rows), timings=(), measures=tuple(measures),
         notes=(
             f"keys by Zipf {EXPONENT:g}, as many of them as give the matches; tuples of a stream 10 ms apart",
             "DuckDB with all threads, in the fastest of its formulations in that cell (plain, buckets of two or four "
             "windows, one key where keys are numbers), from the same source; Polars where the whole window joins",
+            "peak memory: of one run, in a process of its own that has joined 2,000 tuples before, beyond what it held "
+            "then; in every tenth cell",
         ),
         rows=tuple(rows),
     )  # fmt: skip
@@ -121,7 +131,7 @@ def _spread(ratios: list[float]) -> str:
     return f"median {median(ratios):.3g}; {reached} of {len(ratios)} cells at 1 or above"
 
 
-def _row(cell: Cell) -> dict[str, Any]:
+def _row(cell: Cell, *, weighed: bool) -> dict[str, Any]:
     tables = [stream_table(cell, stream) for stream in range(cell.streams)]
     with TemporaryDirectory() as folder, closing(duckdb.connect()) as connection:
         sources: list[Any] = tables
@@ -139,7 +149,34 @@ def _row(cell: Cell) -> dict[str, Any]:
         told = cell._asdict() | {"cell": str(cell), "rows": rows["Nile"], "DuckDB form": form}
         for name, (wall, cpu) in _turns(ways).items():
             told |= {f"{name} wall": wall, f"{name} cpu": cpu}
+        for name in ("Nile", "DuckDB") if weighed else ():
+            told[f"{name} peak"] = _peak(cell, name, form, [str(source) for source in sources])
         return told
+
+
+def _peak(cell: Cell, name: str, form: str, paths: list[str]) -> int | None:
+    """Bytes at the peak of one run of a contestant, in a process of its own."""
+    given = json.dumps({"cell": cell, "name": name, "form": form, "paths": paths if cell.source == "Parquet" else []})
+    program = f"from {__name__} import peak_here; print(peak_here({given!r}))"
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    return None if (told := run.stdout.split()[-1]) == "None" else int(told)
+
+
+def peak_here(given: str) -> int | None:
+    """What `_peak` asks of its process.  given: JSON of the cell, the contestant, DuckDB's form and Parquet files."""
+    asked = json.loads(given)
+    whole, found = Cell(*asked["cell"]), None
+    for cell in (whole._replace(tuples=2_000, source="Arrow"), whole):  # first: compiled code and modules are loaded
+        sources: list[Any] = [Path(path) for path in asked["paths"]] if cell.source == "Parquet" else []
+        sources = sources or [stream_table(cell, stream) for stream in range(cell.streams)]
+        if asked["name"] == "Nile":
+            found = peak_of(_nile(cell, sources))
+            continue
+        with closing(duckdb.connect()) as connection:
+            _given(cell, connection, sources)
+            ways = ways_of_duckdb(cell)
+            found = peak_of(partial(_fetched, connection, ways.get(asked["form"], ways["plain"])))
+    return found
 
 
 def _size(table: Any) -> int:
@@ -232,11 +269,7 @@ def _polars(cell: Cell, tables: list[Any]) -> Callable[[], Any]:
 
 def _duckdb(cell: Cell, connection: Any, sources: list[Any]) -> tuple[str, Callable[[], Any]]:
     """The fastest formulation in this cell, by a turn of each after one that is not counted, and its run."""
-    for name, source in zip("abc", sources, strict=False):
-        if cell.source == "Parquet":
-            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{source}')")
-        else:
-            connection.register(name, source)
+    _given(cell, connection, sources)
     ways = {form: partial(_fetched, connection, query) for form, query in ways_of_duckdb(cell).items()}
     best, fastest = float("inf"), ""
     for form, run in ways.items():
@@ -246,6 +279,14 @@ def _duckdb(cell: Cell, connection: Any, sources: list[Any]) -> tuple[str, Calla
         if time.perf_counter() - begin < best:
             best, fastest = time.perf_counter() - begin, form
     return fastest, ways[fastest]
+
+
+def _given(cell: Cell, connection: Any, sources: list[Any]) -> None:
+    for name, source in zip("abc", sources, strict=False):
+        if cell.source == "Parquet":
+            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{source}')")
+        else:
+            connection.register(name, source)
 
 
 def _fetched(connection: Any, query: str) -> Any:

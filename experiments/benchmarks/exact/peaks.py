@@ -1,0 +1,38 @@
+"""The most memory that a piece of work takes beyond what its process had before."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+from nile.summaries.heavy import pa
+
+__all__ = ["peak_of"]
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peak_of(run: Callable[[], object]) -> int | None:
+    """Bytes resident at the peak of a run, less those before it, when allocators had given back what they kept.
+
+    What the run returns counts.  None where there is no /proc with a peak that can begin anew (Linux has one).
+    """
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        _CLEAR.write_text("5")
+        before = _field("VmRSS")
+        run()
+        return max(0, _field("VmHWM") - before)
+    except (OSError, StopIteration):
+        return None
+
+
+def _field(name: str) -> int:
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name + ":"))
+    return int(line.split()[1]) * 1024
