@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import core_count, memory_bytes
 from nile.spark.failure import CONNECT_PACKAGES, cause, needed_packages, sentence, spark_failures
 from nile.spark.java import JavaHome, find_java
@@ -217,12 +218,18 @@ def _start(app: str, cores: int, java: JavaHome, master: str | None = None) -> _
     directory = Path(tempfile.mkdtemp(prefix="nile-spark-"))
     interrupt = signal.getsignal(signal.SIGINT)  # PySpark puts its own in place
     gateway = None
+    _quieten(True)
     try:
         (directory / "log4j2.properties").write_text(_LOG4J)
         conf = pyspark.SparkConf(loadDefaults=False)
         conf.setAll(_settings(app, cores, directory, master).items())
         with spark_failures("Spark session"):
-            gateway = _launch(conf, java, directory)
+            with INTERRUPTS:  # Java that starts while nobody knows of it goes on for ever
+                made: list[Any] = []
+                failed = INTERRUPTS.calling(lambda _: made.append(_launch(conf, java, directory)), None)
+                gateway = made[0] if made else None
+            if failed is not None:
+                raise failed
             context = pyspark.SparkContext(conf=conf, gateway=gateway)
             if master is None or master.startswith("local"):
                 context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -233,9 +240,9 @@ def _start(app: str, cores: int, java: JavaHome, master: str | None = None) -> _
     except BaseException:
         if gateway is not None:
             _end_java(gateway)
+        _quieten(False)
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    _quieten(True)
     return _Running(session, gateway, directory, interrupt)
 
 

@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -268,3 +270,46 @@ def test_an_ingest_killed_five_times_has_lost_and_doubled_nothing(
         folder.rename(tmp_path / str(len(lakes)))  # manifests say where an input was: the other has the same place
     assert lakes[0].keys() == lakes[1].keys()
     assert [name for name in lakes[0] if lakes[0][name] != lakes[1][name]] == []
+
+
+def _of(place: Path) -> list[str]:
+    """The processes that name a place."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [file.parent.name] if str(place).encode() in file.read_bytes() else []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="only Linux tells what others run")
+@pytest.mark.parametrize("seconds", [0.3, 1.0, 2.0, 3.0, 4.0, 6.0])
+def test_ctrl_c_during_an_ingest_leaves_no_java_behind_and_the_next_completes_it(
+    seconds: float, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("ts,k\n" + "".join(f"{n},{n % 9}\n" for n in range(5_000)))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    said = "ingest rows.csv lake --stream s --time ts --key k --json"
+    asked = [sys.executable, "-m", "nile.experiments.cli", *said.split()]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    answered = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    child = subprocess.Popen(asked, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, **answered)  # fmt: skip
+    try:
+        _, said = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode in (0, 130) or (seconds < 1 and child.returncode == -signal.SIGINT), said
+    if child.returncode == 130:
+        assert said.splitlines()[-1] == "stopped"
+        assert "Traceback" not in said
+    for _ in range(100):  # Java ends when its pipe does
+        if not _of(scratch):
+            break
+        time.sleep(0.1)
+    assert not _of(scratch)
+    again = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["tuples"] == 5_000
