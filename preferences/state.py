@@ -46,6 +46,8 @@ FOUND, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN, TAKEN_BEFORE, CHOICE, CHOSEN_AT, AL
 )
 SERVED, WANTED, CHOICE_SAVED, LOOK_TIME, FIRST_GRANT = 34, 35, 36, 37, 38
 REAL_FIELDS = 39
+HEAVY_MEAN = MATCHES
+"""Of asc: the share of the tuples weighed of late whose key was too frequent."""
 KEYED, BEGUN, MET_ONCE, MET_TWICE, MET_THRICE = FOUND, SERVED, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN
 """Of a sample whose rates follow grants, which finds no regions: arrivals that have a key; those whose key no
 arrival of the window before them had; sums of m, m (m - 1) and m (m - 1) (m - 2) over the matches m of arrivals."""
@@ -74,6 +76,9 @@ LEAST_SHOWN = 64
 FOREVER = (1 << 63) - 1
 """The window of a query without one."""
 
+
+HEAVY_KEYS = 256
+"""Keys that asc notes as too frequent: 4 KB, which stay in the nearest cache."""
 
 SLOTS = 64
 """Parts of the key space that admission of `desc` opens or shuts: a bit each, as cheap to ask as a level."""
@@ -118,6 +123,8 @@ class State(NamedTuple):
     shed_at: (
         Array  # int64 [keys]: ts at which a tuple of that key was last turned away (asc), or last arrived (followed)
     )
+    heavy: Array  # int64 [256, 2]: the hash of a key, and since when it has had more tuples than an outlier's (asc by
+    # lists of its own; [0, 2] elsewhere)
     left_admission: (
         Array  # float64 [left tuples]: admission when each came in (weighted, shared; 0: it did not), or none
     )

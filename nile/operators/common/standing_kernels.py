@@ -52,6 +52,7 @@ def state_of(st: State, standing: Standing, query: int) -> State:
         st.seen,
         st.open,
         st.shed_at,
+        st.heavy,
         st.left_admission,
         st.right_admission,
     )

@@ -96,7 +96,13 @@ def initial_state(
         seen=np.zeros((6, st.SLOTS)),
         open=np.ones(st.SLOTS, np.uint8),
         shed_at=np.full(max(1, data.keys), -st.FOREVER, np.int64),
+        heavy=no_heavy(st.HEAVY_KEYS if begin.setting[st.GUIDE] == st.DIRECTORY and plan.preference == "asc" else 0),
     )
+
+
+def no_heavy(room: int) -> Array:
+    """Places for so many keys that are too frequent, none of which is taken: int64 [room, 2]."""
+    return np.column_stack([np.zeros(room, np.int64), np.full(room, -st.FOREVER, np.int64)])
 
 
 def shared_state(
@@ -106,7 +112,9 @@ def shared_state(
 
     side: of the left stream; admissions: that its tuples came through, and those of the right one.
     """
-    state = state._replace(left_admission=admissions[0], right_admission=admissions[1], shed_at=shed_at)
+    state = state._replace(
+        left_admission=admissions[0], right_admission=admissions[1], shed_at=shed_at, heavy=no_heavy(0)
+    )
     real, prices = state.real, state.prices
     state.setting[st.SHARED] = 1
     state.setting[st.WAITING] = 0
@@ -129,7 +137,9 @@ def _entrance(plan: JoinPlan, side: Any, prices: Array, bounds: float, sketched:
         cost += prices[st.P_UPDATE] * (rows + DETECTOR_ROWS) + prices[st.P_ESTIMATE] * reads
         cost += prices[st.P_PUSH] * (m if plan.preference == "desc" else 1)
     elif plan.preference == "asc":
-        cost += prices[st.P_LOOKUP] + prices[st.P_PUSH]
+        # Noted as too frequent, a key is not looked up; one that is found to be so is noted, by two of its tuples.
+        noting = prices[st.P_UPDATE] + 2 * bounds
+        cost += prices[st.P_ESTIMATE] + max(prices[st.P_LOOKUP], noting) + prices[st.P_PUSH]
     elif plan.preference == "desc":
         cut = m if plan.fade.factor < 1.0 else 1
         cost += (cut - 1) * bounds + cut * prices[st.P_PUSH]

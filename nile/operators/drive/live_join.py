@@ -354,7 +354,8 @@ class LiveJoin:
         """Bytes held by both streams' stores, the keys, the counts and the queue."""
         held, queued = self.join.memory, self.join.queue
         queue = 0 if queued is None else sum(array.nbytes for array in queued)
-        admissions = sum(each.nbytes for side in (0, 1) for each in self.came_by(side)) + self.state.shed_at.nbytes
+        admissions = sum(each.nbytes for side in (0, 1) for each in self.came_by(side))
+        admissions += self.state.shed_at.nbytes + self.state.heavy.nbytes
         return Memory(
             sketches=held.sketches,
             directory=held.directory + self._table.nbytes + self._counts.nbytes,

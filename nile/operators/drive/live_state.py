@@ -89,6 +89,7 @@ def captured(join: LiveJoin) -> State:
         "real": real,
         "seen": state.seen.copy(),
         "open": state.open.copy(),
+        "heavy": state.heavy.copy(),
         "waiting": join.join.waiting().copy(),
         "shed_at": _still(state.shed_at[alive], join.oldest()),
         "entry": entry,
@@ -183,12 +184,17 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, ...]) -> None:
     for number, (part, key) in enumerate(zip(parts, encoded, strict=True)):
         _put_stream(join, number, part, key, last)
     _check_places(join, held, whole, waiting, fed)
+    entrance = state.real[st.ENTRANCE]
     state.whole[:], state.real[:] = whole, real
     state.seen[:] = finite(held, "seen", state.seen.shape)
     shut = held.array("open", "uint8", state.open.shape)
     if (shut > 1).any() or (state.seen < 0).any():
         held.refuse("slots that are open or shut", "others")
     state.open[:] = shut
+    if held.has("heavy"):
+        state.heavy[:] = held.array("heavy", "int64", state.heavy.shape)
+    else:  # an older one noted no keys, and had less to pay for before a tuple came in
+        state.real[st.ENTRANCE] = entrance
     join.go_on_from(
         fed,
         last,

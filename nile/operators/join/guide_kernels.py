@@ -10,7 +10,7 @@ import numpy as np
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.admission_kernels import cushion
-from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, since_of, window_ranks
+from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_insert, since_of, window_ranks
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.region_kernels import queue_up, read_root, read_window
@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 _AMPLE = 1.25
+_WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
 
 
@@ -297,6 +298,44 @@ def can_keep_all(st: State) -> bool:
 
 
 @part
+def _weigh_lists(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> int:
+    """`weigh` by the lists of both streams, charged where the key is HEAVY.
+
+    Where many are, a small table says until when a key surely stays so, and spares the look-up: lists only grow
+    within a window.  It says no more than the lists would.
+    """
+    most = 2 * st.setting[js.CAP]
+    since = since_of(ts, st.window[0])
+    notes = st.heavy.shape[0] > 0 and st.real[js.HEAVY_MEAN] >= _WORTH_NOTING
+    h = np.int64(own.hash[held_at(own, ordinal)])
+    place = h & np.int64(js.HEAVY_KEYS - 1)
+    if notes:
+        pay_insert(st, st.prices[js.P_ESTIMATE])
+        if st.heavy[place, 0] == h and st.heavy[place, 1] >= since:
+            return HEAVY
+    low, high = window_ranks(other, code, ts, st.window[0], 0)
+    own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
+    theirs = high - low
+    mine = own_high - own_low
+    if mine + theirs <= most:
+        return LIGHT
+    pay_insert(st, st.prices[js.P_LOOKUP])
+    if notes:
+        # So many of the newest tuples of either stream are one too many, for as long as the older of two lies in the
+        # window.
+        newest = min(mine, max(most + 1 - theirs, (most + 1) * mine // (mine + theirs)))
+        oldest = ts
+        if newest > 0:
+            oldest = own.ts[held_at(own, ordinal_at(own, code, own_high - newest))]
+        if newest <= most:
+            oldest = min(oldest, other.ts[held_at(other, ordinal_at(other, code, high - (most + 1 - newest)))])
+        st.heavy[place, 0] = h
+        st.heavy[place, 1] = oldest
+        pay_insert(st, st.prices[js.P_UPDATE] + 2.0 * st.real[js.BOUNDS])
+    return HEAVY
+
+
+@part
 def weigh(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -> int:
     """asc: HEAVY where a key is surely above the outlier cap, by a margin, and so turned away before insertion.
 
@@ -304,9 +343,9 @@ def weigh(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -
     """
     cap = st.setting[js.CAP]
     if st.setting[js.GUIDE] == js.DIRECTORY:
-        low, high = window_ranks(other, code, ts, st.window[0], 0)
-        own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
-        return HEAVY if (high - low) + (own_high - own_low) > 2 * cap else LIGHT
+        said = _weigh_lists(own, other, ordinal, code, ts, st)
+        st.real[js.HEAVY_MEAN] += _SMOOTH * (np.float64(said == HEAVY) - st.real[js.HEAVY_MEAN])
+        return said
     since = since_of(ts, st.window[0])
     h = own.hash[held_at(own, ordinal)]
     if st.setting[js.BLIND]:

@@ -119,8 +119,6 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     if preference == js.ASC and not can_keep_all(st):
         said = weigh(own, other, ordinal, code, ts, st)
     if said == HEAVY:
-        if st.setting[js.GUIDE] == js.DIRECTORY:
-            pay_insert(st, st.prices[js.P_LOOKUP])
         if not shared:
             st.shed_at[code] = ts
         _refuse(st, side)
