@@ -23,6 +23,7 @@ from nile.summaries.kernels import U8, part
 Array = np.ndarray[Any, Any]
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
 _SAVING = 4096.0  # tuples over which a turn is saved up for
+_TURNING = 0.005  # of the grant, for the turns of a stream
 
 
 @part
@@ -30,7 +31,9 @@ def count_in(s: Side, side: int, ordinal: int, ts: int, h: Any, st: Clocked) -> 
     """A tuple into the summary that the operator keeps for itself, charged; the detector is shown a sample of them."""
     put_in_zone(s, ordinal, ts, h)
     rows = s.counters.shape[1]
-    if s.detector.shape[0] == 0 or unit(U8(2 * ordinal + side), st.setting[js.SALT] + 8) < js.SHOWN:
+    if s.detector.shape[0] == 0 or (
+        unit(U8(2 * ordinal + side), st.setting[js.SALT] + 8) < js.SHOWN and _is_worth_a_turn(s, side, st)
+    ):
         show(s, h)
         rows += s.detector.shape[0]
     pay_insert(st, st.prices[js.P_UPDATE] * rows)
@@ -57,9 +60,23 @@ def close_slice(s: Side, side: int, ts: int, st: Clocked) -> None:
     if shown < every * js.LEAST_SHOWN or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
     ends = slice_end_unseen(s, ts) if shown < js.LEAST_SHOWN else slice_end(s, ts)
-    if ends:
+    if ends and _is_worth_a_turn(s, side, st):
         st.whole[js.TURN_WANTED + side] = 1
     pay_adds(s, side, st)
+
+
+@part
+def _is_worth_a_turn(s: Side, side: int, st: Clocked) -> bool:
+    """Whether a zone that ends does so now.
+
+    Under desc zones tell which region to visit first, and lists which tuples of it lie in the window: what a stale
+    count costs is a look-up.  So a stream's zones turn for a small part of the grant, where nothing else hangs on them.
+    """
+    fades = st.fades
+    if st.setting[js.PREFERENCE] != js.DESC or fades[fades.shape[0] - 1] < 1.0 or s.spec[ga.FORGETTING]:
+        return True
+    spent = st.prices[js.P_ADD] * st.whole[js.ADDS_PAID + side]
+    return spent + st.real[js.TURN_COST] <= _TURNING * st.real[js.GRANTED]  # type: ignore[no-any-return]
 
 
 @part

@@ -25,6 +25,7 @@ from nile.summaries.kernels import inlined, part
 Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
+_PLENTY_FOREVER = 256  # without a window: what waits does not expire, and may all be served before the input ends
 _AMPLE = 1.25
 _WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
@@ -63,7 +64,8 @@ def _queue_region(
         st.whole[js.ACTIVE] = resolved
         st.real[js.SERVED] += promise
         return -1
-    if q.control[queue.SIZE] >= _PLENTY and klass <= st.whole[js.CUT] and st.setting[js.PREFERENCE] == js.DESC:
+    plenty = _PLENTY if st.window[0] < js.FOREVER else _PLENTY_FOREVER
+    if q.control[queue.SIZE] >= plenty and klass <= st.whole[js.CUT] and st.setting[js.PREFERENCE] == js.DESC:
         st.whole[js.EVICTED] += 1
         return -1
     at = queue_up(ordinal, ts, klass, resolved, st, q)
