@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from nile.experiments.benchmarks.truth.family import FAMILY, made
-from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, outliers, sampled
+from nile.experiments.benchmarks.truth.truth import Grid, Sampled, measured, outliers, pairs_found, sampled
+from nile.operators.common.plan import JoinPlan, default_spec
+from nile.operators.join.join import PromisingJoin
 from nile.operators.strategies.looking import Look
+from nile.preferences.budget import Budget
+from nile.preferences.fade import Fade
+from nile.pyramid.grid import arrays as ga
 from nile.report.truth import exact_pairs
+from nile.summaries.costs import ENGINE
 
 
 def test_the_family_has_two_dozen_members_that_are_the_same_each_time() -> None:
@@ -96,3 +102,31 @@ def test_asc_within_short_windows_finds_as_many_outliers_as_any_other_way() -> N
         others = [outliers(joined, exact, budget, 5, preference=preference)[0] for preference in ("desc", "weighted")]
         assert own >= max(others)
         assert precision == 1.0
+
+
+@pytest.mark.parametrize("name", ["one key is half", "drifting", "few uneven keys", "many keys"])
+def test_desc_by_countsketch_finds_as_many_pairs_as_any_opponent(name: str) -> None:
+    """Where windows are short and keys heavy, zones that turned as they ended took a tenth of the grant."""
+    joined = made(name, 4_000)
+    exact = exact_pairs(joined)
+    own = pairs_found(joined, exact, 0.2, 2, guide="countsketch", preference="desc")
+    others = ("shed-uniform", "hash-drop", "hash-backlog")
+    assert own >= max(pairs_found(joined, exact, 0.2, 2, method=other, preference="desc") for other in others)
+
+
+def test_zones_turn_for_a_small_part_of_the_grant_under_desc_without_fade_alone() -> None:
+    joined = made("one key is half", 4_000)
+    turned = {}
+    for preference, fade in (("desc", 1.0), ("desc", 0.8), ("asc", 1.0)):
+        plan = JoinPlan(
+            window=joined.window, budget=Budget(0.5), preference=preference, guide="countsketch", fade=Fade(fade),
+            spec=default_spec(joined.window),
+        )  # fmt: skip
+        join = PromisingJoin(plan, joined.input(ENGINE, ranges=False))
+        for _ in join.run():
+            pass
+        adding = sum(ENGINE.add * float(store.side.zone[ga.ADDS]) for store in join.stores)
+        turned[preference, fade] = join.figures.zones
+        if (preference, fade) == ("desc", 1.0):
+            assert adding <= 2 * 0.005 * join.figures.granted
+    assert turned["desc", 1.0] < 5 < min(turned["desc", 0.8], turned["asc", 1.0])

@@ -35,7 +35,13 @@ def inputs() -> list[Joinable]:
         joinable(seed, n=900, keys=keys, window=window)
         for seed, (keys, window) in enumerate([(40, 60 * SECOND), (300, 400 * SECOND), (30, None), (5, 5 * SECOND)])
     ]
-    return [*random, made("opposite skew", 900), made("drifting", 900), made("two scales", 900), made("tied times", 900)]
+    return [
+        *random,
+        made("opposite skew", 900),
+        made("drifting", 900),
+        made("two scales", 900),
+        made("tied times", 900),
+    ]
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.25])

@@ -25,7 +25,7 @@ from nile.preferences.budget import Budget
 from nile.report.metrics import ExactPairs, Obtained, score
 from nile.report.truth import exact_pairs
 
-__all__ = ["Grid", "measured", "outliers", "sampled", "truth"]
+__all__ = ["Grid", "measured", "outliers", "pairs_found", "sampled", "truth"]
 
 Array = np.ndarray[Any, Any]
 TITLE = "Whether answers are true: samples, outliers and intervals over streams that nobody tuned for"
