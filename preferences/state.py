@@ -104,10 +104,6 @@ class Clocked(Protocol):
         """float64 [10]"""
 
     @property
-    def fades(self) -> Array:
-        """float64 [granularities]"""
-
-    @property
     def window(self) -> Array:
         """int64 [1]: ns"""
 

@@ -14,7 +14,7 @@ from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import pay_hit, pay_insert, since_of, unit
 from nile.preferences.queue_kernels import Queue
-from nile.preferences.state import Clocked
+from nile.preferences.state import Clocked, State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.grid_kernels import put_in_zone, show, slice_end, slice_end_unseen
@@ -27,13 +27,14 @@ _TURNING = 0.005  # of the grant, for the turns of a stream
 
 
 @part
-def count_in(s: Side, side: int, ordinal: int, ts: int, h: Any, st: Clocked) -> None:
-    """A tuple into the summary that the operator keeps for itself, charged; the detector is shown a sample of them."""
+def count_in(s: Side, side: int, ordinal: int, ts: int, h: Any, st: Clocked, turns: bool) -> None:
+    """A tuple into the summary that the operator keeps for itself, charged; the detector is shown a sample of them.
+
+    turns: whether a zone that ended now would turn (`is_worth_a_turn`); else the detector need not look.
+    """
     put_in_zone(s, ordinal, ts, h)
     rows = s.counters.shape[1]
-    if s.detector.shape[0] == 0 or (
-        unit(U8(2 * ordinal + side), st.setting[js.SALT] + 8) < js.SHOWN and _is_worth_a_turn(s, side, st)
-    ):
+    if s.detector.shape[0] == 0 or (unit(U8(2 * ordinal + side), st.setting[js.SALT] + 8) < js.SHOWN and turns):
         show(s, h)
         rows += s.detector.shape[0]
     pay_insert(st, st.prices[js.P_UPDATE] * rows)
@@ -53,20 +54,20 @@ def pay_adds(s: Side, side: int, st: Clocked) -> None:
 
 
 @part
-def close_slice(s: Side, side: int, ts: int, st: Clocked) -> None:
+def close_slice(s: Side, side: int, ts: int, st: Clocked, turns: bool) -> None:
     """At a slice end: let the detector look, if that can be paid and it was shown enough; zones end by time besides."""
     shown = np.float64(s.zone[ga.SLICE_COUNT])
     every = 1.0 if s.detector.shape[0] == 0 else js.SHOWN
     if shown < every * js.LEAST_SHOWN or st.real[js.CREDIT] < st.real[js.SLICE_COST]:
         return
     ends = slice_end_unseen(s, ts) if shown < js.LEAST_SHOWN else slice_end(s, ts)
-    if ends and _is_worth_a_turn(s, side, st):
+    if ends and turns:
         st.whole[js.TURN_WANTED + side] = 1
     pay_adds(s, side, st)
 
 
 @part
-def _is_worth_a_turn(s: Side, side: int, st: Clocked) -> bool:
+def is_worth_a_turn(s: Side, side: int, st: State) -> bool:
     """Whether a zone that ends does so now.
 
     Under desc zones tell which region to visit first, and lists which tuples of it lie in the window: what a stale

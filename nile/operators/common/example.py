@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from nile.preferences.fade import Fade
 from nile.summaries.hashing import Encoded, KeyHasher
 
 __all__ = ["EXAMPLE_ARRIVALS", "example_keys", "example_pair", "example_plan", "example_times"]
@@ -31,7 +32,12 @@ def example_keys(streams: int) -> tuple[Array, Array]:
 
 
 def example_plan(plan: JoinPlan, ts: Array) -> JoinPlan:
-    """The plan with a window that a sixteenth of the input falls into."""
+    """The plan with a window that a sixteenth of the input falls into.
+
+    And with a fade factor: without one desc turns zones for a small part of the grant alone, and here they must turn.
+    """
+    if plan.method == "nile" and plan.preference == "desc":
+        plan = replace(plan, fade=Fade(0.5))
     return plan if plan.window is None else replace(plan, window=int(ts[-1]) // 16)
 
 

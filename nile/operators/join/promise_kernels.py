@@ -34,7 +34,7 @@ from nile.preferences.level_kernels import allow, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.slot_kernels import is_thinned, picks_slots, save_up, see, slot_of
 from nile.preferences.state import Output, State
-from nile.preferences.upkeep_kernels import close_slice, count_in, pay_adds, sweep
+from nile.preferences.upkeep_kernels import close_slice, count_in, is_worth_a_turn, pay_adds, sweep
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.grid_kernels import reach
@@ -114,7 +114,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     if own.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(other, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
-        count_in(own, side, ordinal, ts, own.hash[at], st)
+        count_in(own, side, ordinal, ts, own.hash[at], st, is_worth_a_turn(own, side, st))
     said = LIGHT
     if preference == js.ASC and not can_keep_all(st):
         said = weigh(own, other, ordinal, code, ts, st)
@@ -200,9 +200,9 @@ def promise(
                 w[js.NOW_TS] = ts
                 if not shared:
                     if side == 0 and reach(left, ordinal, ts) and left.spec[ga.DETECTOR_BITS] != 0:
-                        close_slice(left, side, ts, st)
+                        close_slice(left, side, ts, st, is_worth_a_turn(left, side, st))
                     elif side == 1 and reach(right, ordinal, ts) and right.spec[ga.DETECTOR_BITS] != 0:
-                        close_slice(right, side, ts, st)
+                        close_slice(right, side, ts, st, is_worth_a_turn(right, side, st))
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE

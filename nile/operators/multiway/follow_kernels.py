@@ -103,7 +103,7 @@ def _take_in(s: Side, lent: Grids, hashes: Array, a: int, rate: float, in_hand: 
     st.whole[js.ADMITTED] += 1
     before = st.real[js.CREDIT]
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        count_in(s, 0, a, time_of(s, a), s.hash[a - s.meta[ga.BASE]], st)
+        count_in(s, 0, a, time_of(s, a), s.hash[a - s.meta[ga.BASE]], st, True)
     insert(s, a, st)
     if st.setting[js.GUIDE] != js.DIRECTORY and (surely_alone(s, lent, hashes, a, st) or st.setting[js.BLIND]):
         st.whole[js.PRUNED] += 1
@@ -192,7 +192,7 @@ def follow(s: Side, lent: Grids, hashes: Array, grant: Array, end: int, st: Stat
                 passed(s, st)
                 ends = reach(s, a, time_of(s, a))
                 if ends and s.spec[ga.DETECTOR_BITS] != 0 and st.setting[js.GUIDE] == js.COUNTSKETCH:
-                    close_slice(s, 0, time_of(s, a), st)
+                    close_slice(s, 0, time_of(s, a), st, True)
                 continue
         if w[js.ARRIVED] == end:
             return js.DONE

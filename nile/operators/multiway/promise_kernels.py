@@ -109,7 +109,7 @@ def _take(s: Side, lent: Grids, hashes: Array, st: State, q: Queue, bounds: Arra
     if s.spec[ga.FORGETTING]:
         real[js.COVERED] += kept_share(s, ts, st)
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
-        count_in(s, 0, a, ts, s.hash[a - s.meta[ga.BASE]], st)
+        count_in(s, 0, a, ts, s.hash[a - s.meta[ga.BASE]], st, True)
     if preference == js.ASC:
         _take_rare(s, lent, hashes, a, level, st, q, bounds)
     else:
@@ -236,7 +236,7 @@ def _after(s: Side, a: int, ts: int, st: State, q: Queue) -> None:
     """
     w = st.whole
     if reach(s, a, ts) and s.spec[ga.DETECTOR_BITS] != 0 and st.setting[js.GUIDE] == js.COUNTSKETCH:
-        close_slice(s, 0, ts, st)
+        close_slice(s, 0, ts, st, True)
     if w[js.APPLIED] % js.CONTROL_EVERY == 0 and st.setting[js.PREFERENCE] != js.WEIGHTED:
         adjust_admission(st, q.control[queue.SIZE], ts)
         sweep(w[ms.ENTRY_TOTAL], st, q)
