@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import nile.sql as _sql
-from nile.base.loading import load_whole
 from nile.base.version import __version__
 from nile.summaries.errors import (
     BudgetError,
@@ -151,8 +150,6 @@ __all__ = [
     "rows",
     "sql",
 ]
-
-load_whole()
 
 # Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
 _HOMES = {

@@ -7,7 +7,6 @@ imported lazily, because loading numba takes longer than all the rest of Nile.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import time
@@ -17,12 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
-from numba.core import caching, event, serialize
 
 from nile.summaries.errors import CompileWarning
+from nile.summaries.lazy import load
 from nile.summaries.package import NILE, files_below, is_compiled_in, kernel_key
+
+load("numba")  # before any of its parts is named: Ctrl-C waits for all of them
+
+import numba  # noqa: E402
+from numba.core import caching, event  # noqa: E402
 
 __all__ = ["U8", "allocating_kernel", "allocating_part", "cold_start", "inlined", "kernel", "part", "told"]
 
@@ -133,12 +136,6 @@ if _CACHE is not None:
         own = f"{KernelLocator.__module__}.{KernelLocator.__name__}"
         rest = (locator.__name__ for locator in caching.CacheImpl._locator_classes)
         numba.config.CACHE_LOCATOR_CLASSES = ",".join((own, *rest))
-
-
-# An interrupt inside `_numba_unpickle`, which compiled code calls, would come out as SystemError; behind a cache in C
-# it runs no Python.  It counts only before the first kernel is called: the judges, who may load first, have it too.
-if not hasattr(serialize._numba_unpickle, "cache_info"):
-    serialize._numba_unpickle = functools.lru_cache(maxsize=None)(serialize._numba_unpickle)
 
 
 def cold_start() -> bool:

@@ -1,19 +1,87 @@
-"""Heavy packages load on first use, so that `import nile` stays fast."""
+"""Heavy packages load on first use, so that `import nile` stays fast; Ctrl-C waits until they have.
+
+Compiled packages that are interrupted while they load may not load again: numpy is without half of its names from then
+on; pandas, which Arrow loads in the middle of a call, and numba say that they are partially initialized.
+"""
 
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from types import ModuleType
-from typing import Any
+from contextlib import suppress
+from functools import lru_cache
+from types import FrameType, ModuleType
+from typing import Any, TypeVar
+
+__all__ = ["LazyModule", "lazy", "lazy_names", "load", "unbroken"]
+
+Made = TypeVar("Made")
+_LOADED: set[str] = set()
+
+
+def unbroken(work: Callable[[], Made]) -> Made:
+    """What a call makes that must not be left half done.  A Ctrl-C that comes in the main thread meanwhile is answered
+    at its end; other threads are never interrupted."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        return work()
+    came: list[FrameType | None] = []
+
+    def noted(_number: int, frame: FrameType | None) -> None:
+        came.append(frame)
+
+    signal.signal(signal.SIGINT, noted)
+    try:
+        return work()
+    finally:
+        if signal.getsignal(signal.SIGINT) is noted:  # else somebody set another one meanwhile
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(signal.SIGINT, came[0])
+
+
+def load(name: str) -> ModuleType:
+    """Import a module, all of it (`unbroken`)."""
+    if name in _LOADED:
+        return importlib.import_module(name)
+    return unbroken(lambda: _load(name))
+
+
+def _load(name: str) -> ModuleType:
+    module = importlib.import_module(name)
+    _LOADED.add(name)
+    if name == "pyarrow":
+        with suppress(ImportError):  # it loads pandas, where there is one, when first given a list
+            importlib.import_module("pandas")
+    if name == "numba":
+        _ready_numba()
+    return module
+
+
+def _ready_numba() -> None:
+    """What numba does at its first call, of which nothing may be interrupted.
+
+    Compiled code asks `_numba_unpickle` for the types of arrays that it returns and does not look whether it failed: an
+    interrupt raised inside comes out as SystemError.  Behind a cache in C it runs no Python for what it has seen, so no
+    signal is handled there.  It counts only before the first kernel is called.
+    """
+    from numba.core import serialize
+    from numba.core.registry import cpu_target
+
+    if not hasattr(serialize._numba_unpickle, "cache_info"):
+        serialize._numba_unpickle = lru_cache(maxsize=None)(serialize._numba_unpickle)
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 class LazyModule(ModuleType):
     """Stands for a module and imports it when an attribute is first asked for."""
 
     def __getattr__(self, attribute: str) -> Any:
-        module = importlib.import_module(self.__name__)
+        module = load(self.__name__)
         value = getattr(module, attribute)
         setattr(self, attribute, value)
         return value
@@ -31,7 +99,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
+        value = getattr(load(home), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -9,9 +9,8 @@ import sys
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
+from nile.base.compiler import numba
 from nile.exact.state.kernels import inlined, kernel
 
 __all__ = ["text_words", "unlike_texts"]
@@ -20,16 +19,16 @@ Array = np.ndarray[Any, Any]
 _LITTLE = sys.byteorder == "little"
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+@numba.extending.intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def _word_at(_typing: Any, data: Any, _at: Any) -> Any:
     """Eight bytes from a place on as uint64, however they lie; numba itself has only loads of whole elements."""
 
     def load(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, given[0])
         place = builder.gep(array.data, [given[1]])
-        return builder.load(builder.bitcast(place, context.get_value_type(types.uint64).as_pointer()), align=1)
+        return builder.load(builder.bitcast(place, context.get_value_type(numba.types.uint64).as_pointer()), align=1)
 
-    return types.uint64(data, types.int64), load
+    return numba.types.uint64(data, numba.types.int64), load
 
 
 @inlined

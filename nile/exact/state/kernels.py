@@ -6,23 +6,16 @@ the work of most pieces.  What makes arrays, to return or for itself, is an `all
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
-from numba.core import serialize
+
+from nile.base.compiler import numba
 
 __all__ = ["allocating_kernel", "copied", "inlined", "kernel", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Compiled code asks `_numba_unpickle` for the types of the arrays it returns and does not look whether that failed: an
-# interrupt raised inside comes out as SystemError.  Behind a cache in C it runs no Python for what it has seen before,
-# so no signal is handled there.  It counts only before the first kernel is called: `nile.summaries.kernels` has it too.
-if not hasattr(serialize._numba_unpickle, "cache_info"):
-    serialize._numba_unpickle = functools.lru_cache(maxsize=None)(serialize._numba_unpickle)
 
 
 def _compiled(function: Function, *, allocates: bool = False, **options: bool) -> Function:
