@@ -8,6 +8,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nile.summaries.heavy import pa
@@ -24,6 +25,8 @@ FORMATS = ("table", "csv", "json", "markdown")
 Rows = list[tuple[Any, ...]]
 _A_LONG_TEXT = 32  # characters; a time with nanoseconds has 29
 _LONGEST_CELL = 200
+_LEAST_CELL = 8  # characters of a column that is shown at all
+_LEFT_OUT = "\u2026"
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> tuple[Rows, bool]:
@@ -86,23 +89,55 @@ def _nanoseconds(value: int) -> str:
     return moment.isoformat(sep=" ") + (f".{rest:09d}".rstrip("0") if rest else "")
 
 
+@dataclass(frozen=True)
+class _Column:
+    """What a table shows of a column.  title and value: how wide its name and type, and its cells, want to be."""
+
+    name: str
+    kind: str
+    texts: list[str]
+
+    @property
+    def title(self) -> int:
+        return max(cells.cell_len(self.name), cells.cell_len(self.kind))
+
+    @property
+    def value(self) -> int:
+        return max(map(cells.cell_len, self.texts), default=1)
+
+
 def _table(names: Sequence[str], types: Sequence[str], rows: Rows, width: int) -> str:
+    """Of more columns than can be read at this width the first and the last ones, and a line that says so."""
+    width = max(width, 20)
+    texts = [[_short(cell_text(row[at])) for row in rows] for at in range(len(names))]
+    every = [_Column(cell_text(name), kind, own) for name, kind, own in zip(names, types, texts, strict=True)]
+    columns = _those_that_fit(every, width)
+    widths = _widths([each.title for each in columns], [each.value for each in columns], width - 3 * len(columns) - 1)
     shown = table.Table(box=box.SQUARE, header_style="", show_edge=True, pad_edge=True)
-    texts = [[_short(cell_text(value)) for value in row] for row in rows]
-    heads = [[cell_text(name), kind] for name, kind in zip(names, types, strict=True)]
-    titles = [max(map(cells.cell_len, head)) for head in heads]
-    values = [max(map(cells.cell_len, column)) for column in zip(*texts, strict=True)] if texts else [1] * len(heads)
-    widths = _widths(titles, values, max(width, 20) - 3 * len(heads) - 1)
-    for (name, kind), own in zip(heads, widths, strict=True):
-        title = f"{markup.escape(name)}\n[dim]{markup.escape(kind)}[/dim]"
-        shown.add_column(
-            title, justify="right" if _is_number(kind) else "left", no_wrap=True, overflow="ellipsis", width=own
-        )
-    for row in texts:
-        shown.add_row(*map(markup.escape, row))
+    for each, own in zip(columns, widths, strict=True):
+        title = f"{markup.escape(each.name)}\n[dim]{markup.escape(each.kind)}[/dim]"
+        side: Any = "right" if _is_number(each.kind) else "left"
+        shown.add_column(title, justify=side, no_wrap=True, overflow="ellipsis", width=own)
+    for at in range(len(rows)):
+        shown.add_row(*(markup.escape(each.texts[at]) for each in columns))
     out = io.StringIO()
-    console.Console(file=out, width=max(width, 20), color_system=None, legacy_windows=False).print(shown)
+    console.Console(file=out, width=width, color_system=None, legacy_windows=False).print(shown)
+    if columns is not every:
+        out.write(f"({len(every)} columns, {len(columns) - 1} shown)\n")
     return out.getvalue()
+
+
+def _those_that_fit(columns: list[_Column], width: int) -> list[_Column]:
+    """All, or one from the front and one from the back in turn around a gap, while each has a few characters."""
+    least = [min(max(each.title, each.value), _LEAST_CELL) + 3 for each in columns]
+    if len(columns) < 3 or sum(least) < width:
+        return columns
+    room, front, back = width - 5, 0, 0  # the last border, and a gap of a character
+    while (took := least[front if front == back else -1 - back]) <= room or front + back < 2:
+        room -= took
+        front, back = (front + 1, back) if front == back else (front, back + 1)
+    gap = _Column(_LEFT_OUT, "", [_LEFT_OUT] * len(columns[0].texts))
+    return [*columns[:front], gap, *columns[len(columns) - back :]]
 
 
 def _widths(titles: Sequence[int], values: Sequence[int], room: int) -> list[int]:

@@ -95,6 +95,22 @@ def test_a_statement_may_take_several_lines(db: nile.Database) -> None:
     assert out.getvalue() == "item\ntea\n"
 
 
+@pytest.mark.parametrize(("many", "width", "shown"), [(25, 80, 10), (25, 20, 2), (3, 20, 2), (2, 20, 2), (11, 80, 11)])
+def test_of_more_columns_than_can_be_read_the_first_and_the_last_are_shown(many: int, width: int, shown: int) -> None:
+    names = [f"c{at}" for at in range(many)]
+    text = render(names, ["bool"] * many, [(True,) * many], "table", width=width)
+    lines = text.splitlines()
+    assert all(cell_len(line) <= width for line in lines if not line.startswith("("))
+    heads = lines[1].replace("\u2502", " ").split()
+    if shown == many:
+        assert heads == names
+        assert "shown" not in text
+    else:
+        front = (shown + 1) // 2
+        assert heads == [*names[:front], "\u2026", *names[many - (shown - front) :]]
+        assert lines[-1] == f"({many} columns, {shown} shown)"
+
+
 def test_tables_fit_the_width_and_say_how_many_rows_there_are(db: nile.Database) -> None:
     db.register("wide", {"at": [0.0, 1.0, 2.0], **{f"column_{k}": ["x" * 30] * 3 for k in range(5)}}, time="at")
     shell, out, _ = shell_over(db, width=80)

@@ -79,7 +79,7 @@ def test_a_peak_is_what_a_run_touches_and_not_what_was_there_before() -> None:
     before = np.ones(4 << 20)  # 32 MiB
     peak = peak_of(lambda: np.ones(8 << 20) * 2.0)
     assert peak is not None
-    assert 64 << 20 <= peak <= 160 << 20
+    assert 60 << 20 <= peak <= 160 << 20  # what was free before is touched too, and is not new
     assert (peak_of(lambda: None) or 0) < 8 << 20
     del before
 
