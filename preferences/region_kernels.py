@@ -39,12 +39,15 @@ def read_root(s: Side, g: int, h: Any, since: int, rows: int, st: Clocked) -> tu
 
 
 @part
-def read_window(s: Side, h: Any, since: int, until: int, rows: int, st: Clocked) -> tuple[float, float, float]:
+def read_window(
+    s: Side, h: Any, since: int, until: int, rows: int, enough: float, st: Clocked
+) -> tuple[float, float, float]:
     """A key's estimate and upper bound, and tuples of any key, in [since, until] by a lent grid; each read is charged.
 
+    enough: how much of a node's time must lie inside for it to be read as a whole (`read_between`).
     The stream may be ahead of the join: what has not come yet counts where it shares a zone with what has.
     """
-    value, bound, tuples, reads = read_between(s, h, since, until, rows)
+    value, bound, tuples, reads = read_between(s, h, since, until, rows, enough)
     pay_insert(st, st.prices[js.P_ESTIMATE] * rows * reads)
     return value, bound, tuples
 

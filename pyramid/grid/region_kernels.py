@@ -78,12 +78,12 @@ def _share(first: int, last: int, since: int, until: int) -> float:
 
 
 @part
-def read_between(s: Side, h: Word, since: int, until: int, rows: int) -> tuple[float, float, float, int]:
+def read_between(s: Side, h: Word, since: int, until: int, rows: int, enough: float) -> tuple[float, float, float, int]:
     """(estimate, upper bound, tuples of any key, sketches read) of a key in [since, until], by a grid that is lent.
 
-    Pyramids are descended from their roots: a node whose time lies inside is read as a whole, one outside not at all,
-    and a zone that an end cuts counts in proportion to time.  At most 4 log2(zones) + 2 reads a granularity; the open
-    zone, which has no sketch of its own, takes three.
+    Pyramids are descended from their roots: a node with `enough` of its time inside is read as a whole, one outside not
+    at all, and what an end cuts, with `enough` = 1.0 zones alone, counts in proportion to time.  At most 4 log2(zones)
+    + 2 reads a granularity; the open zone, which has no sketch of its own, takes three.
     """
     value = 0.0
     bound = 0.0
@@ -98,7 +98,7 @@ def read_between(s: Side, h: Word, since: int, until: int, rows: int) -> tuple[f
             share = 0.0
             if at[ga.COUNT] > 0 and at[ga.LAST] >= since and at[ga.FIRST] <= until:
                 share = _share(at[ga.FIRST], at[ga.LAST], since, until)
-                if share < 1.0 and node < leaves:
+                if share < enough and node < leaves:
                     node *= 2
                     continue
             if share > 0.0:

@@ -460,9 +460,9 @@ def test_weighted_pairs_that_shared_grids_guide_stand_for_the_whole() -> None:
 
 
 @kernel
-def between(s: Any, h: Any, since: int, until: int, rows: int) -> tuple[float, float, float, int]:
+def between(s: Any, h: Any, since: int, until: int, rows: int, enough: float) -> tuple[float, float, float, int]:
     """`read_between` as kernels call it."""
-    return read_between(s, h, since, until, rows)
+    return read_between(s, h, since, until, rows, enough)
 
 
 @settings(max_examples=60, deadline=None)
@@ -486,10 +486,15 @@ def test_a_lent_grid_bounds_what_lies_between_two_times(
     for key in draw.integers(0, 500, 5):
         (h,) = hash_keys(pa.array([key]), manager.keys.hasher)
         since, until = np.sort(draw.integers(-10, int(ts[-1]) + 10 if n else 10, 2))
-        value, bound, tuples, reads = between(lent, h, since, until, rows)
         inside = (ts >= since) & (ts <= until)
-        assert 0.0 <= value <= bound
-        assert bound >= np.count_nonzero(inside & (keys == key))
+        least = 0
+        for enough in (0.0, 0.25, 1.0):
+            value, bound, tuples, reads = between(lent, h, since, until, rows, enough)
+            assert 0.0 <= value <= bound
+            assert bound >= np.count_nonzero(inside & (keys == key))
+            assert reads >= least
+            least = reads
+            assert reads <= depth or enough > 0.0
         touched = [zone for zone in zones if zone.last >= since and zone.first <= until]
         shares = [
             zone.summarised * (min(zone.last, until) - max(zone.first, since) + 1) / (zone.last - zone.first + 1)

@@ -27,6 +27,7 @@ _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 _PLENTY_FOREVER = 256  # without a window: what waits does not expire, and may all be served before the input ends
 _AMPLE = 1.25
+_ENOUGH = 0.25  # of a node's time in the window: without fade it is read as a whole, in place of a descent
 _WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
 
@@ -127,7 +128,7 @@ def _promised_regions(
 ) -> None:
     """Queue the regions that a lent grid promises matches in; granularities are cut by age, as the directory's are.
 
-    Without fade the window is one region.
+    Without fade the window is one region, whose ends count in proportion to time as in grids of the join's own.
     """
     h = own.hash[held_at(own, ordinal)]
     fades = st.fades
@@ -138,12 +139,13 @@ def _promised_regions(
         st.whole[js.PRUNED] += 1
         return
     begun = other.ts[held_at(other, oldest)]
+    enough = _ENOUGH if cuts == 1 else 1.0
     until = ts
     border = 0
     for g in range(cuts):
         border += other.gran[g, ga.SPAN]
         first = since if g + 1 == cuts else max(since, since_of(ts, border))
-        value, bound, _ = read_window(other, h, first, until, 1, st)
+        value, bound, _ = read_window(other, h, first, until, 1, enough, st)
         begin = oldest
         if g + 1 < cuts:
             pay_hit(st, st.real[js.BOUNDS])
@@ -228,7 +230,7 @@ def sampled_region(
         h = own.hash[held_at(own, ordinal)]
         most = 0.0
         if st.setting[js.GUIDE] == js.SHARED_GRID:
-            _, most, _ = read_window(other, h, since, ts, 1, st)
+            _, most, _ = read_window(other, h, since, ts, 1, 1.0, st)
         else:
             for g in range(other.gran.shape[0]):
                 _, bound = read_root(other, g, h, since, 1, st)
@@ -353,8 +355,8 @@ def weigh(own: Side, other: Side, ordinal: int, code: int, ts: int, st: State) -
     if st.setting[js.BLIND]:
         return LIGHT
     if st.setting[js.GUIDE] == js.SHARED_GRID:
-        mine, _, of_own = read_window(own, h, since, ts, own.counters.shape[1], st)
-        theirs, bound, of_other = read_window(other, h, since, ts, other.counters.shape[1], st)
+        mine, _, of_own = read_window(own, h, since, ts, own.counters.shape[1], 1.0, st)
+        theirs, bound, of_other = read_window(other, h, since, ts, other.counters.shape[1], 1.0, st)
         noise = math.sqrt(of_own / (own.counters.shape[2] // 2)) + math.sqrt(of_other / (other.counters.shape[2] // 2))
         if mine + theirs > 2.0 * cap + 2.0 * noise:
             return HEAVY

@@ -184,7 +184,7 @@ def _densest_by_grids(s: Side, lent: Grids, hashes: Array, a: int, st: State, q:
 @part
 def _ask_grid(grid: Side, h: Any, since: int, until: int, st: State) -> tuple[float, float]:
     """A key's estimate and upper bound in [since, until] by one stream's lent grid."""
-    value, bound, _ = read_window(grid, h, since, until, grid.counters.shape[1], st)
+    value, bound, _ = read_window(grid, h, since, until, grid.counters.shape[1], 1.0, st)
     return value, bound
 
 
@@ -345,7 +345,7 @@ def _weigh_by_grids(s: Side, lent: Grids, h: Any, a: int, st: State) -> int:
     alone = False
     for k in range(n):
         grid = lent[k]
-        value, bound, tuples = read_window(grid, h, since, ts, grid.counters.shape[1], st)
+        value, bound, tuples = read_window(grid, h, since, ts, grid.counters.shape[1], 1.0, st)
         count += value
         noise += math.sqrt(tuples / (grid.counters.shape[2] // 2))
         alone |= bound == 0.0 and k != code_of(s, a) % n
