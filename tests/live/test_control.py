@@ -246,3 +246,23 @@ def test_budgets_that_cannot_be_set_are_refused_before_any_is(text: str, told: s
         with pytest.raises(ConfigError, match=told):
             db.sql(f"UPDATE nile_queries SET {text}")
         assert near.budget.asked == 0.5
+
+
+def test_a_query_that_nobody_reads_after_its_store_was_opened_again_says_so(tmp_path: Path) -> None:
+    asks = "SELECT name, unread, reader FROM nile_queries ORDER BY name"
+    with nile.connect(tmp_path / "store") as db:
+        db.stream("s", [("t", "float64"), ("x", "int64")], time="t")
+        kept = db.subscribe("SELECT x FROM s", name="kept")
+        assert db.sql(asks).fetchall() == [("kept", 0, False)]
+        kept.poll()
+        assert db.sql(asks).fetchall() == [("kept", 0, True)]
+    with nile.connect(tmp_path / "store") as db:
+        db.push("s", {"t": [1.0, 2.0], "x": [1, 2]})
+        db.subscribe("SELECT x FROM s", lambda batch: None, name="told")
+        db.stream("made", [("t", "float64"), ("x", "int64")], time="t")
+        db.sql("INSERT INTO made SELECT t, x FROM s")
+        assert db.sql("SELECT reader FROM nile_queries WHERE \"into\" = 'made'").fetchall() == [(True,)]
+        found = {name: rest for name, *rest in db.sql(asks).fetchall()}
+        assert (found["kept"], found["told"]) == ([1, False], [0, True])
+        db.subscription("kept").peek(0, 1)
+        assert ("kept", 1, True) in db.sql(asks).fetchall()

@@ -46,6 +46,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """Who alone may read: a sink, whose rows these are."""
         self._hearing: list[Callable[[], None]] = []
         self._outputs = 0
+        self._asked = False
         self.dropped = 0
 
     @property
@@ -97,6 +98,11 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     def unread(self) -> int:
         """Unread rows."""
         return self.outputs - self._handed
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether a callback, a sink or a stream reads it, or somebody has since it was made or its store opened."""
+        return self._asked or any(each is not None for each in (self._callback, self.reader, self.into))
 
     @property
     def unread_bytes(self) -> int:
@@ -171,6 +177,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """
         with self._lock:
             self._check_here(by)
+            self._asked = True
             self._commits.check()
             self._tick()
             found = self._found.numbered(self._handed, ordinal, most)
@@ -190,6 +197,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         try:
             with self._lock:
                 self._check_here()
+                self._asked = True
                 self._commits.check()
                 self._tick()
                 self._unread(found)

@@ -40,9 +40,9 @@ _TEXT, _WHOLE, _NUMBER, _YES, _TIME = pa.string, pa.int64, pa.float64, pa.bool_,
 _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "nile_queries": {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
-        "outputs": _WHOLE, "unread": _WHOLE, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE, "budget": _NUMBER,
-        "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER, "low": _NUMBER,
-        "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER,
+        "outputs": _WHOLE, "unread": _WHOLE, "reader": _YES, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE,
+        "budget": _NUMBER, "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER,
+        "low": _NUMBER, "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER,
         "approximate": _YES, "queued": _YES,
     },
     "nile_operators": {
@@ -240,8 +240,8 @@ def _queries(live: Live) -> Rows:
         yield {
             "name": name, "query": text, "streams": ", ".join(one.streams), "active": not one.paused,
             "into": None if definition is None else into_of(definition),
-            "epoch": one.epoch, "outputs": one.outputs, "unread": one.unread, "dropped": one.dropped,
-            "waiting": one.waiting, "memory": one.memory,
+            "epoch": one.epoch, "outputs": one.outputs, "unread": one.unread, "reader": one.has_reader,
+            "dropped": one.dropped, "waiting": one.waiting, "memory": one.memory,
             "budget": budget.asked if isinstance(one, ApproximateSubscription) and budget.unit == "fraction" else None,
             "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
