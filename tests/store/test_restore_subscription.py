@@ -212,7 +212,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {"_fault", "ending"}  # of sensors, which no store keeps
     known |= {"into", "_names"}  # a part of what was asked, and of the database
     known |= {"epoch", "_replayed"}  # of the store
-    known |= {"_hearing", "_asked"}  # of who listens
+    known |= {"_hearing", "_was_read"}  # of who listens
     known |= {"reader"}  # of the sink that its definition names
     known |= {"regroup", "_own_turn", "_passed_on"}  # of the unit of a push it is part of, found out again
     assert set(vars(standing)) == known | {

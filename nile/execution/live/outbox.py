@@ -46,7 +46,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """Who alone may read: a sink, whose rows these are."""
         self._hearing: list[Callable[[], None]] = []
         self._outputs = 0
-        self._asked = False
+        self._was_read = False
         self.dropped = 0
 
     @property
@@ -102,7 +102,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     @property
     def has_reader(self) -> bool:
         """Whether a callback, a sink or a stream reads it, or somebody has since it was made or its store opened."""
-        return self._asked or any(each is not None for each in (self._callback, self.reader, self.into))
+        return self._was_read or any(each is not None for each in (self._callback, self.reader, self.into))
 
     @property
     def unread_bytes(self) -> int:
@@ -177,7 +177,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         """
         with self._lock:
             self._check_here(by)
-            self._asked = True
+            self._was_read = True
             self._commits.check()
             self._tick()
             found = self._found.numbered(self._handed, ordinal, most)
@@ -197,7 +197,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
         try:
             with self._lock:
                 self._check_here()
-                self._asked = True
+                self._was_read = True
                 self._commits.check()
                 self._tick()
                 self._unread(found)
