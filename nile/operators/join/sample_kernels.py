@@ -376,13 +376,9 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     if n > 0:
                         n = 1 if ranges else n
                         real[js.MATCHES] += np.float64(n)
-                        # A record of a tuple that has come in costs next to nothing, and may stand for a great deal:
-                        # coins alone follow what is left.
-                        rate = p.rate[segment, stratum]
-                        if not ranges:
-                            most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
-                            rate = min(most, factor * rate)
-                        rate = min(1.0, rate)
+                        # A record of a tuple that has come in costs next to nothing, and may stand for a great deal.
+                        most = 1.0 if ranges else max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
+                        rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
                         draw(rate, n, p.luck[0], stratum, st, p)
                         if w[js.ACTIVE]:
                             p.luck[0] = (p.luck[0] + _GOLDEN) % 1.0
