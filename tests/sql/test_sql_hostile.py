@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import tracemalloc
 from typing import Any
+from unittest import mock
 
 import pytest
 from sql_catalog import CATALOG
 
+import nile
 from nile.expressions.tokens import split_statements
 from nile.sql.reading_statements import read_statement
+from nile.summaries import heavy
 from nile.summaries.errors import NileError, SqlError
 
 STATEMENTS = """
@@ -483,3 +486,23 @@ def test_a_script_is_split_where_semicolons_are_no_text() -> None:
         '-- one; two\n SELECT "x;y" /* ; */ FROM b',
         "SHOW STREAMS",
     )
+
+
+def test_memory_that_ends_while_a_statement_is_parsed_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    db = nile.connect()
+    db.stream("s", [("t", "float64")], time="t")
+    monkeypatch.setattr(heavy.sqlglot, "parse_one", ends)
+    with pytest.raises(MemoryError):
+        db.sql("SELECT t FROM s")
+
+
+def test_parsing_takes_no_lock_of_logging() -> None:
+    """An interrupt could leave it taken, and then no other thread logs any more."""
+    db = nile.connect()
+    db.stream("s", [("t", "float64")], time="t")
+    db.sql("SELECT t FROM s")
+    with mock.patch("logging._acquireLock", side_effect=AssertionError, create=True):
+        assert db.sql("SELECT t + 1 AS u FROM s").fetchall() == []

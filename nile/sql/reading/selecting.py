@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_fragment", "read_select"]
 
+_LOG = logging.getLogger("sqlglot")  # once: asking takes the lock of all logging, which an interrupt could leave taken
 _OPERATIONS: Mapping[str, Literal["union", "intersect", "except"]] = {
     "Union": "union",
     "Intersect": "intersect",
@@ -106,13 +107,12 @@ class _SelectReader:
 
     def parse(self, text: str, into: Any = None) -> Any:
         """sqlglot's tree.  What sqlglot would log of a statement that it knows less of is said by a Fault."""
-        log = logging.getLogger("sqlglot")
-        before, log.disabled = log.disabled, True
+        before, _LOG.disabled = _LOG.disabled, True
         try:
             tree = sqlglot.parse_one(text, dialect=DIALECT, into=into)
             plain_values(tree)
             return tree
-        except Fault:
+        except (Fault, MemoryError):
             raise
         except errors.ParseError as error:
             raise parse_fault(error, text, self._values) from None
@@ -121,7 +121,7 @@ class _SelectReader:
         except Exception:  # a parser made for valid SQL trips over the rest in many ways
             raise Fault("needed a SELECT that parses; got one that does not; simplify it") from None
         finally:
-            log.disabled = before
+            _LOG.disabled = before
 
     def check_all_used(self) -> None:
         for start, sample in self._clauses.samples.items():
