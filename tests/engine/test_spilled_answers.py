@@ -111,7 +111,7 @@ OF_LARGE_GROUPS = [
     "GROUP BY g",
     "SELECT g, first(s) AS fs, last(s) AS ls, arg_max(s, x) AS am, arg_min(k, x) AS an, first(k ORDER BY x DESC) AS fo "
     "FROM a GROUP BY g",
-    "SELECT g, list(d) AS l, string_agg(s, ',' ORDER BY t) AS sa FROM a GROUP BY g",
+    "SELECT g, list(d) AS l, string_agg(s, ',' ORDER BY t) AS sa FROM a WHERE d < 25 GROUP BY g",
     "SELECT count(*) AS n, sum(x) AS s, median(x) AS m, count(DISTINCT k) AS dk FROM a",
     "SELECT sum(k) AS n, max(s) AS m, count(*) AS c FROM a WHERE k < -1",
     "SELECT sum(CASE WHEN k < -1 THEN k END) AS n, min(CASE WHEN k < -1 THEN s END) AS s, "
