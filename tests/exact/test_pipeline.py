@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from nile.exact.pipeline.pipeline import Pipeline
-from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.plan.algebra import Aggregate, Group, Range, Scan, Select
 from nile.exact.plan.comparing import Compared, Comparing
 from nile.exact.state.columns import columns_of

@@ -11,7 +11,7 @@ from oracle_pipeline import forget, rows_of, snapshot
 from workload_pipeline import case, changes
 
 from nile.exact.pipeline.pipeline import Figures, Pipeline
-from nile.exact.pipeline.sources.leaf import chain_of
+from nile.exact.pipeline.sources.incoming import chain_of
 from nile.exact.plan.algebra import (
     Aggregate,
     GraphJoin,

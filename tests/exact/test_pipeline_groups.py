@@ -16,7 +16,7 @@ from workload_pipeline import told
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.state.group_kernels import touch_groups
-from nile.exact.state.sums_kernels import add_double, rounded
+from nile.exact.state.totals.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 
 NAN, INF = math.nan, math.inf

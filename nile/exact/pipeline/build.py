@@ -18,7 +18,8 @@ from nile.exact.pipeline.sessions import Opening
 from nile.exact.pipeline.setops import Bag, UnionAll
 from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
-from nile.exact.pipeline.sources.leaf import Incoming, Stream, chain_of
+from nile.exact.pipeline.sources.incoming import Incoming, chain_of
+from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream

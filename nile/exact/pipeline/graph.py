@@ -14,7 +14,7 @@ import numpy as np
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
-from nile.exact.pipeline.sources.leaf import Incoming, chain_of, selected
+from nile.exact.pipeline.sources.incoming import Incoming, chain_of, selected
 from nile.exact.plan.algebra import GraphJoin, Scan
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, joined

@@ -3,7 +3,7 @@
 A change of a group is its old row with sign -1 and its new one with +1; a group whose tuples have all left goes, and
 without keys the one row stays.  An instant that leaves a row as it was tells nothing.
 Cost: O(1) per tuple for count, sum, avg and variances, O(log n) for min, max and quantiles, of groups of n values.
-Memory: O(groups) for the former (`nile.exact.state.sums`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
+Memory: O(groups) for the former (`nile.exact.state.totals`).  Source: negative tuples, section 4.4 and Algorithm 4.3.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from nile.exact.state.columns import words_of
 from nile.exact.state.expire import joined
 from nile.exact.state.ordered import Ordered
 from nile.exact.state.rows import RowTable, grown
-from nile.exact.state.spread import Spread
-from nile.exact.state.sums import Counted, State, Summed, Touches
+from nile.exact.state.totals.spread import Spread
+from nile.exact.state.totals.states import Counted, State, Touches
+from nile.exact.state.totals.sums import Summed
 
 __all__ = ["Grouping"]
 

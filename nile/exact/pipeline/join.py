@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, until_of
-from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.plan.algebra import Join
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa

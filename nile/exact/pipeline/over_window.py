@@ -25,7 +25,7 @@ from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held, State
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import grown
-from nile.exact.state.sums import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
+from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
 
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 

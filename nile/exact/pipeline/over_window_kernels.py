@@ -8,7 +8,7 @@ import numpy as np
 
 from nile.exact.state.kernels import kernel
 from nile.exact.state.rows_kernels import release_codes
-from nile.exact.state.sums import DOUBLE, ROWS, WHOLE
+from nile.exact.state.totals.states import DOUBLE, ROWS, WHOLE
 
 Array = np.ndarray[Any, Any]
 

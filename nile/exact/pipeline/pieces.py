@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.threads import pieces_of, together, useful
-from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made
 from nile.exact.state.expire import joined, nothing

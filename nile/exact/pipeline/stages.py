@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from nile.exact.pipeline.figures import Counted
 from nile.exact.pipeline.schedule import EARLIEST, Delta
-from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.state.held import Held, State
 
 __all__ = ["Queue", "Ran", "Stage", "Stages"]

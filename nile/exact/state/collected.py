@@ -12,7 +12,7 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.sums import State, Touches
+from nile.exact.state.totals.states import State, Touches
 from nile.exact.state.types import plain
 
 __all__ = ["Collected"]

@@ -12,7 +12,7 @@ from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.order_keys import OrderKeys
 from nile.exact.state.rows import grown
-from nile.exact.state.sums import State, Touches, valid
+from nile.exact.state.totals.states import State, Touches, valid
 from nile.exact.state.types import plain
 
 __all__ = ["Ordered"]

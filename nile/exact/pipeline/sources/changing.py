@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Delta
-from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.plan.algebra import SIGN, Changing, Scan, Unbounded
 from nile.exact.state.arrow import pa
 from nile.exact.state.expire import joined

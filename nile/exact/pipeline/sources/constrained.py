@@ -17,7 +17,7 @@ import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.constrained_side import BORN, VALUE, Chain, Come, Side
-from nile.exact.pipeline.sources.leaf import selected
+from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.plan.algebra import Join, Range
 from nile.exact.plan.constraints import Kind, Promise, StreamConstraint
 from nile.exact.state import arrow

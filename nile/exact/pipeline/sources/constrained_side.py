@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.pipeline.sources.ordered_marks import Marks
 from nile.exact.plan.algebra import Project, Scan, Select
 from nile.exact.plan.constraints import Promise

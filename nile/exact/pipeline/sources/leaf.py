@@ -1,242 +1,26 @@
 """A leaf of a plan: a stream in its window (StreamScan with W-Expire).
 
-Selections and projections above a stream depend on the tuple alone, so they are applied once, below W-Expire: a
-negative tuple is the stored result, not a second evaluation.
+What is above a stream and depends on the tuple alone is applied below W-Expire (`incoming`): a negative tuple is the
+stored result, not a second evaluation.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
-from nile.exact.pipeline.sources.taken_back import TakenBack, without
-from nile.exact.plan.algebra import Plan, Project, Range, Rows, Scan, Select
-from nile.exact.plan.comparing import Comparing
+from nile.exact.pipeline.sources.incoming import Incoming
+from nile.exact.pipeline.sources.taken_back import without
+from nile.exact.plan.algebra import Project, Range, Rows, Scan, Select
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.columns import made, picked
-from nile.exact.state.expire import Calendar, after, joined, never, nothing, signs
+from nile.exact.state.expire import Calendar, after, joined, never, signs
 from nile.exact.state.held import MOST, Held, State
 from nile.exact.state.line import Line
-from nile.summaries.errors import ConfigError, UnknownColumn
+from nile.summaries.errors import ConfigError
 
-__all__ = ["Incoming", "Stream", "applied", "chain_of", "conformed", "picks_of", "projected", "selected"]
-
-_NO_TIMES = np.zeros(0, np.int64)
-
-
-def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
-    """For which rows, `Columns` too, the test is true: bool [n]."""
-    if type(test) is Comparing and (plainly := test.plainly(rows)) is not None:
-        return plainly
-    yes = test(made(rows))
-    if isinstance(yes, pa.ChunkedArray):
-        yes = yes.combine_chunks()
-    if yes.null_count:
-        yes = yes.fill_null(False)
-    return yes.to_numpy(zero_copy_only=False)
-
-
-def conformed(rows: Any, schema: Any) -> Any:
-    """The rows with exactly the columns of the schema, in its order and types.  Raises UnknownColumn."""
-    if rows.schema.equals(schema):
-        return rows
-    names = rows.schema.names
-    columns = []
-    for field in schema:
-        if field.name not in names:
-            raise UnknownColumn(
-                f"rows: needed a column {field.name!r}; got {', '.join(names)}; give every column of the schema"
-            )
-        column = rows.column(names.index(field.name))
-        columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def projected(rows: Any, node: Project) -> Any:
-    """What a projection makes of rows, `Columns` where it only passes columns on.  Raises UnknownColumn."""
-    if node.picks is not None:
-        return picked(rows, node.picks, node.schema)
-    return conformed(node.make(made(rows)), node.schema)
-
-
-def picks_of(nodes: Sequence[Plan]) -> tuple[int, ...] | None:
-    """Where the columns above some nodes are below them, if these only pass columns on; None: there is more to it."""
-    found: tuple[int, ...] | None = None
-    for node in nodes:
-        if not isinstance(node, Project) or node.picks is None:
-            return None
-        found = node.picks if found is None else tuple(found[at] for at in node.picks)
-    return found
-
-
-def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
-    """(what lies under the selections and projections, those from below upwards)."""
-    above: list[Select | Project] = []
-    while isinstance(plan, Select | Project):
-        above.append(plan)
-        plan = plan.input
-    return plan, above[::-1]
-
-
-def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[Any, Array | None]:
-    """(rows after the chain, `Columns` too; the place of each in the input or None for all).
-
-    counts: int64 [1 + nodes of the chain], to which the rows that came in and out of each node are added.
-    """
-    counts[0] += rows.num_rows
-    at: Array | None = None
-    if not above:
-        return rows, at
-    if not rows.num_rows:
-        return joined([], above[-1].schema if above else rows.schema), at
-    for k, node in enumerate(above, 1):
-        if isinstance(node, Select):
-            yes = selected(rows, node.test)
-            if not yes.all():
-                places = np.flatnonzero(yes)
-                rows = made(rows).take(pa.array(places))
-                at = places if at is None else at[places]
-                if not places.shape[0]:
-                    return joined([], above[-1].schema), at
-        else:
-            rows = projected(rows, node)
-        counts[k] += rows.num_rows
-    return rows, at
-
-
-class Incoming:
-    """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
-
-    counts: int64 [1 + nodes of the chain], rows out of each.
-    """
-
-    HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
-    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_alike")
-
-    def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
-        self.scan = scan
-        self.above = above
-        self._picks = picks_of(above)
-        self._alike: Any = scan.schema
-        """A schema that equals the scan's: that of rows that came last."""
-        self.schema = above[-1].schema if above else scan.schema
-        self.counts = np.zeros(1 + len(above), np.int64)
-        self.taken = 0  # tuples worked on, before the chain
-        self.back = TakenBack(self.schema)
-        self._raw: deque[Array] = deque()
-        self._kept: deque[tuple[Array, Any, Array | None]] = deque()
-
-    def push(self, ts: Array, rows: Any) -> None:
-        """Tuples in time order, none before what was pushed."""
-        at = None
-        if rows.schema is not self._alike:
-            given, rows = rows.schema, conformed(rows, self.scan.schema)
-            self._alike = given if rows.schema is given else self.scan.schema
-        if self._picks is None:
-            rows, at = applied(rows, self.above, self.counts)
-        else:
-            self.counts += rows.num_rows
-            rows = picked(rows, self._picks, self.schema)
-        self._raw.append(ts)
-        self._kept.append((ts if at is None else ts[at], rows, at))
-
-    def take_back(self, at: int, ts: Array, rows: Any) -> None:
-        """Tuples of times `ts` that were pushed go at the instant `at`."""
-        rows, places = applied(conformed(rows, self.scan.schema), self.above, np.zeros_like(self.counts))
-        self.back.add(at, ts if places is None else ts[places], made(rows))
-
-    def nth(self, n: int) -> int | None:
-        """The time of the n-th waiting tuple (from 0), None if there are fewer."""
-        for ts in self._raw:
-            if n < ts.shape[0]:
-                return int(ts[n])
-            n -= ts.shape[0]
-        return None
-
-    def take(self, to: int) -> tuple[Array, Array, Array, Any]:
-        """(times of all tuples up to `to`, ordinals of those the chain keeps, their times, their rows)."""
-        raw, ordinals, ts, rows = self._taken(to)
-        return raw, ordinals, ts, made(rows)
-
-    def _taken(self, to: int) -> tuple[Array, Array, Array, Any]:
-        """As `take`, rows `Columns` too."""
-        if not self._raw or self._raw[0][0] > to:
-            return _NO_TIMES, _NO_TIMES, _NO_TIMES, nothing(self.schema)
-        raw, ordinals, times, batches = [], [], [], []
-        while self._raw and (first := self._raw[0])[0] <= to:
-            end = int(first.searchsorted(to, "right"))
-            ts, rows, at = self._kept[0]
-            cut = end if at is None else int(ts.searchsorted(to, "right"))
-            raw.append(first[:end])
-            ordinals.append(np.arange(self.taken, self.taken + cut) if at is None else at[:cut] + self.taken)
-            times.append(ts[:cut])
-            batches.append(rows.slice(0, cut))
-            self.taken += end
-            if end < first.shape[0]:
-                self._raw[0] = first[end:]
-                self._kept[0] = (ts[cut:], rows.slice(cut), None if at is None else at[cut:] - end)
-                break
-            self._raw.popleft()
-            self._kept.popleft()
-        if len(raw) == 1:
-            return raw[0], ordinals[0], times[0], batches[0]
-        return (
-            np.concatenate(raw),
-            np.concatenate(ordinals),
-            np.concatenate(times),
-            joined([made(each) for each in batches], self.schema),
-        )
-
-    def goes_straight(self, to: int, before: int) -> bool:
-        """Whether nothing is to be taken back up to `to`, and no time that waits is `before` or later."""
-        raw = self._raw
-        return self.back.first(to) is None and (not raw or bool(raw[-1][-1] < before))
-
-    def kept(self, to: int) -> tuple[Array, Any]:
-        """As `take`, of those that the chain keeps: their times, their rows, `Columns` too."""
-        raw = self._raw
-        if raw and raw[0][-1] <= to and (len(raw) == 1 or raw[1][0] > to):
-            self.taken += raw.popleft().shape[0]
-            return self._kept.popleft()[:2]
-        return self._taken(to)[2:]
-
-    def capture(self) -> State:
-        """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""
-        ts = np.concatenate([np.zeros(0, np.int64), *self._raw])
-        kept = np.zeros(ts.shape[0], np.bool_)
-        first = 0
-        for raw, (_, _, at) in zip(self._raw, self._kept, strict=True):
-            kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
-            first += raw.shape[0]
-        rows = made(joined([each[1] for each in self._kept], self.schema))
-        waiting = {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
-        return {**waiting, **self.back.capture()}
-
-    def restore(self, held: Held) -> None:
-        """Put captured tuples where none wait.  Raises EnvelopeError."""
-        self.counts[:] = held.counts("counts", self.counts.shape[0])
-        self.taken = held.integer("taken", 0, MOST)
-        ts = held.rising("ts")
-        at = np.flatnonzero(held.array("kept", "bool", ts.shape))
-        rows = held.rows("rows", self.schema, at.shape[0])
-        self.back.restore(held)
-        held.end()
-        if ts.shape[0]:
-            self._raw.append(ts)
-            self._kept.append((ts[at], rows, at))
-
-    def waiting(self, to: int) -> int:
-        """Tuples up to an instant that have been pushed and not worked on, before the chain."""
-        return sum(int(np.searchsorted(each, to, side="right")) for each in self._raw)
-
-    @property
-    def memory(self) -> int:
-        kept = sum(each[0].nbytes + each[1].nbytes for each in self._kept)
-        return int(kept + sum(each.nbytes for each in self._raw)) + self.back.memory
+__all__ = ["Stream"]
 
 
 class Stream:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
-from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.plan.algebra import Rows, Scan
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.held import MOST, Held, State

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import Clock, Delta, empty
-from nile.exact.pipeline.sources.leaf import applied, conformed
+from nile.exact.pipeline.sources.incoming import applied, conformed
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.columns import made
 from nile.exact.state.expire import NEVER, joined

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
-from nile.exact.pipeline.sources.leaf import Incoming
+from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.plan.algebra import Project, Scan, Select, Slide
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar

@@ -14,7 +14,7 @@ import numpy as np
 
 from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
-from nile.exact.pipeline.sources.leaf import Incoming, selected
+from nile.exact.pipeline.sources.incoming import Incoming, selected
 from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow

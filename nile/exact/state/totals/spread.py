@@ -11,12 +11,13 @@ from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa, pc
 from nile.exact.state.rows import grown
-from nile.exact.state.sums import DIGITS, State, Touches, carried, needed, put_back, specials, valid, widened
+from nile.exact.state.totals.digits import DIGITS, carried, needed, put_back, specials, widened
+from nile.exact.state.totals.states import State, Touches, valid
 from nile.exact.state.words import Encoder
 
 __all__ = ["Spread"]
 
-spreading: Any = arrow.Late("nile.exact.state.spread_kernels")
+spreading: Any = arrow.Late("nile.exact.state.totals.spread_kernels")
 
 
 class Spread(State):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import allocating_kernel, part
-from nile.exact.state.sums_kernels import add_double, is_special, magnitude, nearest
+from nile.exact.state.totals.sums_kernels import add_double, is_special, magnitude, nearest
 
 Array = np.ndarray[Any, Any]
 

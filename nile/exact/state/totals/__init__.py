@@ -1,0 +1,1 @@
+"""States behind aggregates that are fed by numbers: counts, exact sums and spreads.  Imports the rest of `state`."""

@@ -1,0 +1,154 @@
+"""Exact sums, of whole numbers and of doubles."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nile.exact.state import arrow
+from nile.exact.state import held as holding
+from nile.exact.state.arrow import Array, in_place, pa
+from nile.exact.state.rows import grown
+from nile.exact.state.totals.digits import DIGITS, carried, needed, put_back, specials, widened
+from nile.exact.state.totals.states import DOUBLE, MADE, WHOLE, Linear, Touches
+from nile.exact.state.types import plain
+from nile.exact.state.words import Encoder
+from nile.summaries.errors import SumOverflow
+
+__all__ = ["Summed"]
+
+summing: Any = arrow.Late("nile.exact.state.totals.sums_kernels")
+
+
+class Summed(Linear):
+    """Exact sum and count of a column of numbers; serves sum and avg.
+
+    Whole numbers: 24 bytes per group.  Doubles: 40 bytes per group and 8 for every 32 binary digits between the least
+    and the greatest value seen (8 digits to begin with).
+    """
+
+    HELD: ClassVar = ("_counts", "_digits", "_base", "_special")
+    DERIVED: ClassVar = ("width", "_double", "_unsigned", "_encoder", "_now")
+
+    def __init__(self, kind: Any) -> None:
+        kind = plain(kind)
+        self._double = bool(pa.types.is_floating(kind))
+        self.width = 2 if self._double else 3
+        self._unsigned = bool(pa.types.is_uint64(kind))
+        self._encoder = Encoder([kind], exact=True)
+        self._counts = np.zeros(1, np.int64)
+        self._digits = np.zeros((1, 0 if self._double else 2), np.int64)
+        self._base = 0
+        self._special = np.zeros((1, 3), np.int64)
+        self._now = np.zeros(1, np.float64)
+
+    def read(self, function: str) -> int:
+        return MADE if function == "avg" else DOUBLE if self._double else WHOLE
+
+    def words(self, column: Any) -> Array:
+        return self._encoder.numbers(column)
+
+    def places(self, old: Array, new: Array) -> tuple[Array, ...]:
+        if not self._double:
+            return *old, *new
+        return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
+
+    def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
+        room = touches.room
+        if self._counts.shape[0] < room:
+            self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
+        if not self._double:
+            touches.work(
+                summing.apply_integers,
+                touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
+                touches.last, self._digits, self._counts, *places,
+            )  # fmt: skip
+            return
+        if self._now.shape[0] < room or self._special.shape[0] < room:
+            self._special, self._now = grown(self._special, room), grown(self._now, room)
+
+        def add(part: int, mask: int) -> bool:
+            return bool(summing.apply_doubles(
+                touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
+                self._digits, self._special, self._now, self._counts, *places, part, mask,
+            ))  # fmt: skip
+
+        if touches.shared is not None:
+            self._digits, self._base = widened(self._digits, self._base, words)
+            touches.shared(add)
+        else:
+            while not add(0, 0):  # the digits do not suffice, and nothing was taken in
+                self._digits, self._base = widened(self._digits, self._base, words)
+
+    def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
+        n = numbers[:, -1]
+        none = n == 0
+        if self._double:
+            total = np.ascontiguousarray(numbers[:, 0]).view(np.float64)
+            if function == "avg":
+                total = total / np.maximum(n, 1)
+            return pa.array(total, mask=none) if none.any() else in_place(total, pa.float64())
+        high, low = numbers[:, 0], numbers[:, 1]
+        fits = (high >= -(1 << 31)) & (high < (1 << 31))
+        if function == "avg":
+            with np.errstate(over="ignore"):
+                whole = (high << 32) + low
+            total = np.where(fits, whole.astype(np.float64), high * 4294967296.0 + low) / np.maximum(n, 1)
+            return pa.array(total, mask=none if none.any() else None)
+        if not fits.all():
+            at = int(np.flatnonzero(~fits)[0])
+            raise SumOverflow(
+                f"sum: needed a total within 64 bits; got {int(high[at]) * (1 << 32) + int(low[at])}; "
+                "cast the column to double"
+            )
+        total = (high << 32) + low
+        return pa.array(total, mask=none) if none.any() else in_place(total, pa.int64())
+
+    def current(self, codes: Array) -> Array:
+        top = int(codes.max(initial=-1)) + 1
+        self._counts, self._digits = grown(self._counts, top), grown(self._digits, top)
+        if not self._double:
+            return np.column_stack([self._digits[codes], self._counts[codes]])
+        self._now = grown(self._now, top)
+        return np.column_stack([self._now[codes].view(np.int64), self._counts[codes]])
+
+    def capture(self, codes: Array) -> holding.State:
+        """Their counts and exact sums.
+
+        Whole numbers: sums int64 [n, 2], high * 2**32 + low.  Doubles: digits uint32 [n, d] in two's complement, from
+        digit `base` on (2**(32 * base - 1075) its unit), no more of them than any sum needs; special int64 [n, 3], how
+        many NaN, +inf and -inf each has, [0, 3] where none has any.
+        """
+        self.current(codes)
+        counts, digits = self._counts[codes], self._digits[codes]
+        if not self._double:
+            return {"counts": counts, "sums": digits}
+        self._special = grown(self._special, int(codes.max(initial=-1)) + 1)
+        plain_digits = carried(digits)
+        low, high = needed(plain_digits)
+        special = self._special[codes]
+        return {
+            "counts": counts,
+            "special": special if special.any() else special[:0],
+            "base": self._base + low if high > low else 0,
+            "digits": np.ascontiguousarray(plain_digits[:, low:high]),
+        }
+
+    def restore(self, held: holding.Held, n: int) -> None:
+        self._counts = grown(held.array("counts", "int64", (n,)).copy(), 1)
+        if not self._double:
+            self._digits = grown(held.array("sums", "int64", (n, 2)).copy(), 1)
+            held.end()
+            return
+        self._special = specials(held, n)
+        digits = held.array("digits", "uint32", (n, None))
+        self._base = held.integer("base", 0, DIGITS - digits.shape[1])
+        held.end()
+        self._digits = put_back(digits)
+        self._now = np.zeros(max(n, 1), np.float64)
+        summing.read_doubles(self._digits, self._base, self._special, self._now)
+
+    @property
+    def memory(self) -> int:
+        return int(self._counts.nbytes + self._digits.nbytes + self._special.nbytes + self._now.nbytes)
