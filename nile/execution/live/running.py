@@ -8,7 +8,6 @@ Source: STREAM (CIDR 2003), section 3.2: a shared queue with a pointer for each 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +26,8 @@ from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
 from nile.execution.held import flat, of
-from nile.execution.live.chosen import Sought, sought
-from nile.execution.live.event import Event
+from nile.execution.live.chosen import sought
+from nile.execution.live.event import Readers
 from nile.execution.reading import Readable, Reading, named_leaf, places, selected
 from nile.expressions.tree import Column
 from nile.runtime.abreast import Ahead
@@ -41,9 +40,6 @@ from nile.summaries.heavy import pa
 __all__ = ["Running", "Waiting", "tail_of"]
 
 Array = np.ndarray[Any, Any]
-
-_MANY = 16
-"""Readers from which on sorting what came costs less than that each looks at all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +85,8 @@ def tail_of(plan: Plan, choice: Choice) -> tuple[list[Plan], Plan]:
     return above, below
 
 
-class Running:
-    """One plan at work.  streams: the live ones, by name; leaves: where each stands in the plan.
-
-    readers: of the queue, in the order in which they came.
-    """
+class Running(Readers):
+    """One plan at work.  streams: the live ones, by name; leaves: where each stands in the plan."""
 
     def __init__(
         self,
@@ -106,6 +99,7 @@ class Running:
         known: Known | None = None,
     ) -> None:
         """whole: with what is at the top, too, as an older version stored it; known: constraints on its streams."""
+        super().__init__()
         self.emit = choice.emit
         plan = with_selections(query.plan)
         above, below = ([], plan) if whole else tail_of(plan, choice)
@@ -142,21 +136,14 @@ class Running:
         self._made: Callable[[], Pipeline] = partial(
             pipeline_of, core, choice, signed=bool(above), threads=home.threads
         )
-        self.pipeline, self.readers, self._threads = self._made(), list[Any](), home.threads
+        self.pipeline, self._threads = self._made(), home.threads
         self.gate: Any = None
         """What is let in of its streams, in a database with bounds; None: all."""
-        self._events: deque[Event] = deque()
-        self._first = 0
         self.ahead: Ahead[list[Changes]] = Ahead()
         """What `arrived` gives next, worked out before readers come to it."""
         self._places: dict[str, tuple[pa.Schema, list[int] | None, pa.Schema]] = {}
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
-
-    @property
-    def turn(self) -> int:
-        """How many events there were."""
-        return self._first + len(self._events)
 
     def tail(self) -> Tail:
         """A new one for a reader that asked what this was made for."""
@@ -176,8 +163,8 @@ class Running:
         """This plan for one reader more that goes its own way from here: equal state, nothing shared."""
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
-        twin.pipeline, twin.readers, twin._events, twin._first = self._made(), [], deque(), 0
-        twin.ahead = Ahead()
+        Readers.__init__(twin)
+        twin.pipeline, twin.ahead = self._made(), Ahead()
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
@@ -235,69 +222,6 @@ class Running:
     def _hand_on(self, work: Callable[[], list[Changes]]) -> None:
         for each in list(self.readers):
             each.ran(work)
-
-    def leave(self, reader: Any, turn: int) -> None:
-        """One reader less, which has taken the events before `turn`."""
-        if reader in self.readers:
-            self.readers.remove(reader)
-            for event in list(self._events)[turn - self._first :]:
-                event.waits -= 1
-            self._free()
-
-    def take(
-        self,
-        turn: int,
-        work: Callable[[], list[Changes]],
-        form: Callable[[list[Changes], bool], Any],
-        key: Any,
-        wanted: tuple[Sought, ...],
-    ) -> Any:
-        """What event number `turn` led to, in the form of readers of this key; None: to nothing for them.
-
-        wanted: what the lowest selection of the form looks for; form: of changes, and whether these are all like that.
-        work: what happened, done by whoever comes first.  Raises what it raised, to every reader.
-        """
-        if turn == self.turn and len(self.readers) <= 1:
-            self._first += 1
-            return form(work(), False)
-        event = self._event(turn, work, 1)
-        if not event.found:
-            return None
-        if key not in event.made:
-            found = event.where(wanted) if wanted and len(self.readers) >= _MANY else None
-            if found is None:
-                event.made[key] = form(event.found, False)
-            else:
-                event.made[key] = form(found, True) if found else None
-        return event.made[key]
-
-    def happened(self, turn: int, work: Callable[[], list[Changes]], readers: int) -> list[Changes]:
-        """What event number `turn` led to, for so many readers at once.  Raises what it raised."""
-        if turn == self.turn and len(self.readers) <= readers:
-            self._first += 1
-            return work()
-        return self._event(turn, work, readers).found
-
-    def _event(self, turn: int, work: Callable[[], list[Changes]], readers: int) -> Event:
-        """Event number `turn`, which so many readers take now."""
-        if turn == self.turn:
-            event = Event(len(self.readers))
-            try:
-                event.found = work()
-            except Exception as error:
-                event.fault = error
-            self._events.append(event)
-        event = self._events[turn - self._first]
-        event.waits -= readers
-        self._free()
-        if event.fault is not None:
-            raise event.fault
-        return event
-
-    def _free(self) -> None:
-        while self._events and not self._events[0].waits:
-            self._events.popleft()
-            self._first += 1
 
     def push_finite(self) -> Iterator[list[Changes]]:
         """Take in what does not come live: streams of files, relations as they are."""
