@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import nile.sql as _sql
+from nile.base.interrupts import INTERRUPTS as _INTERRUPTS
 from nile.base.version import __version__
 from nile.summaries.errors import (
     BudgetError,
@@ -50,7 +51,7 @@ from nile.summaries.errors import (
     UnknownColumn,
     UnknownStream,
 )
-from nile.summaries.lazy import lazy_names
+from nile.summaries.lazy import lazy_names, load_inside
 
 if TYPE_CHECKING:
     from nile.answers.aggregate_answer import AggregateAnswer
@@ -150,6 +151,8 @@ __all__ = [
     "rows",
     "sql",
 ]
+
+load_inside(_INTERRUPTS)
 
 # Loaded on first use: numpy alone takes longer to import than a command line may take to answer.
 _HOMES = {

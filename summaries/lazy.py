@@ -7,47 +7,31 @@ on; pandas, which Arrow loads in the middle of a call, and numba say that they a
 from __future__ import annotations
 
 import importlib
-import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
-from types import FrameType, ModuleType
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any
 
-__all__ = ["LazyModule", "lazy", "lazy_names", "load", "unbroken"]
+__all__ = ["LazyModule", "lazy", "lazy_names", "load", "load_inside"]
 
-Made = TypeVar("Made")
 _LOADED: set[str] = set()
+_inside: AbstractContextManager[object] = nullcontext()
 
 
-def unbroken(work: Callable[[], Made]) -> Made:
-    """What a call makes that must not be left half done.  A Ctrl-C that comes in the main thread meanwhile is answered
-    at its end; other threads are never interrupted."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        return work()
-    came: list[FrameType | None] = []
-
-    def noted(_number: int, frame: FrameType | None) -> None:
-        came.append(frame)
-
-    signal.signal(signal.SIGINT, noted)
-    try:
-        return work()
-    finally:
-        if signal.getsignal(signal.SIGINT) is noted:  # else somebody set another one meanwhile
-            signal.signal(signal.SIGINT, handler)
-        if came:
-            handler(signal.SIGINT, came[0])
+def load_inside(block: AbstractContextManager[object]) -> None:
+    """What is loaded from now on is inside of this block: one that lets Ctrl-C wait stands above this floor."""
+    global _inside
+    _inside = block
 
 
 def load(name: str) -> ModuleType:
-    """Import a module, all of it (`unbroken`)."""
+    """Import a module, all of it."""
     if name in _LOADED:
         return importlib.import_module(name)
-    return unbroken(lambda: _load(name))
+    with _inside:
+        return _load(name)
 
 
 def _load(name: str) -> ModuleType:

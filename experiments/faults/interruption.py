@@ -139,7 +139,13 @@ def _cut(rng: np.random.Generator, seed: int) -> tuple[Callable[[], object], tup
     """What happens at the place, and the files that are spared it."""
     kind = rng.random()
     if seed % 7 == 3 and kind < 0.3:  # what tears ends the attempt
-        return _fails, ("faults/scene.py", "base/interrupts.py", "live/commits.py", "threading.py", "contextlib.py")
+        return _fails, (
+            "faults/scene.py",
+            "base/interrupts.py",
+            "live/commits.py",
+            "threading.py",
+            "contextlib.py",
+        )
     number = signal.SIGTERM if kind > 0.8 else signal.SIGINT
     return lambda: signal.raise_signal(number), ("faults/scene.py",)  # who is interrupted before he has a query
 

@@ -6,7 +6,6 @@ KeyboardInterrupt) comes out of whatever stands there, compiled code included.
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
 import threading
@@ -111,7 +110,7 @@ class Interrupts:
             if held.came:
                 with ExitStack() as each:
                     for number in dict.fromkeys(held.came):
-                        each.callback(held.handlers[number], number, inspect.currentframe())
+                        each.callback(held.handlers[number], number, sys._getframe())
 
     def calling(self, call: Callable[[Any], object], given: Any) -> BaseException | None:
         """Call code that is not ours inside a block; what it raised.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from judge import fresh_duckdb
+from thinning import thinned
 
 import nile
 
@@ -109,14 +110,6 @@ THREE = [
 ]
 
 
-@pytest.mark.parametrize("text", [
-    pytest.param(text, marks=() if n % 3 == 0 else pytest.mark.slow) for n, text in enumerate(THREE)
-])  # fmt: skip
-@pytest.mark.parametrize("timed", ["abef", "", pytest.param("bef", marks=pytest.mark.slow)])
-def test_joins_of_three_and_more(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compared(text, monkeypatch, timed) > 0
-
-
 WITHOUT_A_KEY = [
     # all rows with all; conditions; equal once worked out; outer joins; chosen rows; three; below other clauses
     "SELECT a.t, e.t AS u FROM a, few e WHERE e.d > 33",
@@ -136,11 +129,11 @@ WITHOUT_A_KEY = [
 ]
 
 
-@pytest.mark.parametrize("text", [
-    pytest.param(text, marks=() if n % 3 == 1 else pytest.mark.slow) for n, text in enumerate(WITHOUT_A_KEY)
-])  # fmt: skip
+@pytest.mark.parametrize("text", thinned(THREE, 3) + thinned(WITHOUT_A_KEY, 3))
 @pytest.mark.parametrize("timed", ["abef", "", pytest.param("bef", marks=pytest.mark.slow)])
-def test_joins_without_an_equal_key(text: str, timed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joins_of_three_and_more_or_without_an_equal_key(
+    text: str, timed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert compared(text, monkeypatch, timed) > 0
 
 

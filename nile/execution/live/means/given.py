@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ Cost = Callable[..., tuple[float, float]]
 of the share that these may be of it; inf, 0: not known, or far more than it holds."""
 
 
-class Given:
+class Given(ABC):
     """A plan as memory is dealt out to it.  A filter that has taken its place overrides what is said of samples."""
 
     made: Weighed
@@ -56,28 +57,28 @@ class Given:
         self._bytes = self._since = self._came = 0
 
     @property
+    @abstractmethod
     def at(self) -> int:
         """When its newest tuple came (ns)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def rate(self) -> float:
         """Tuples a ns that come of all streams."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def last_level(self) -> int:
         """The highest of the newest batches of its streams."""
-        raise NotImplementedError
 
     @property
     def apart(self) -> int:
         """Bytes of the plan beside `bytes`, which what is let in does not change."""
         return 0
 
+    @abstractmethod
     def held(self, at: int | None = None) -> int:
         """Tuples that were let in and are in the windows still (at: as of an instant, ns)."""
-        raise NotImplementedError
 
     @property
     def cells(self) -> int:
@@ -190,6 +191,6 @@ class Given:
             self.made_anew()
             self.tables = self._before[0]
 
+    @abstractmethod
     def made_anew(self) -> None:
         """Its tables were: what comes is measured beside what they take now."""
-        raise NotImplementedError
