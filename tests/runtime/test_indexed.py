@@ -14,7 +14,7 @@ import pytest
 
 import nile
 from nile.execution.held import flat, packed
-from nile.execution.live import running, subscriptions
+from nile.execution.live import event, subscriptions
 from nile.execution.live.chosen import Sought
 from nile.execution.live.indexed.deliveries import Deliveries, Form
 from nile.execution.live.indexed.predicates import PredicateIndex, is_indexable
@@ -154,7 +154,7 @@ def test_an_index_changes_nothing_that_can_be_seen(seed: int, monkeypatch: pytes
         for which, db in enumerate(dbs):
             least = 4 if which == 0 else 10**9
             monkeypatch.setattr(subscriptions, "LEAST", least)
-            monkeypatch.setattr(running, "_MANY", least)
+            monkeypatch.setattr(event, "_MANY", least)
             do(which, db)
 
     def ask(text: str, **how: Any) -> None:
