@@ -17,7 +17,7 @@ def calibrate(show: bool) -> None:
 
     Without it the prices that Nile ships are scaled by this machine's pace, which the first query measures in passing.
     """
-    from nile.operators.strategies.machine import keep, kept_at, machine_prices
+    from nile.operators.strategies.machine_prices import keep, kept_at, machine_prices
 
     if show:
         prices = machine_prices()

@@ -100,10 +100,10 @@ def serve(
     Every request needs the token. Requires the extra nile-streams[server].
     """
     try:
+        from nile.server.client_errors import JsonLines
         from nile.server.serve import Beside, Server, listen
         from nile.server.service import Service
         from nile.server.settings import Settings, new_token, read_token
-        from nile.server.telling import JsonLines
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"serve: needed the packages of the extra 'server'; got no {error.name}; pip install 'nile-streams[server]'"

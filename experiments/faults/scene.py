@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nile.engine.connect import connect
-from nile.execution.held import flat
+from nile.execution.envelopes import flat
 from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content

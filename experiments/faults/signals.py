@@ -22,7 +22,7 @@ import numpy as np
 from nile.base.interrupts import INTERRUPTS
 from nile.engine.connect import connect
 from nile.engine.database import Database
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.changes.forks import Forked
 from nile.experiments.faults.fault import Fault, expect, generator

@@ -16,7 +16,7 @@ from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import cost_table

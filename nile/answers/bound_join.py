@@ -24,7 +24,7 @@ from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.pair_conditions import PairCondition
 from nile.operators.inputs.pair_windows import PairWindows
 from nile.operators.inputs.ruling import can_be_lent, lent_grids
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
 from nile.operators.strategies.ranked import can_rank, first_told, is_outlier_join

@@ -26,7 +26,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded, load_together
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.ruling import can_be_lent
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.join import JoinInput
 from nile.preferences.budget import BudgetReport
 from nile.pyramid.grid.arrays import Side

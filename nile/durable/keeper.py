@@ -28,7 +28,7 @@ from nile.execution.definitions import (
     text,
 )
 from nile.execution.definitions import names as named
-from nile.execution.held import content, flat
+from nile.execution.envelopes import content, flat
 from nile.execution.live.constraints import said_of
 from nile.execution.live.unread import Filed, read_filed
 from nile.execution.options import Options

@@ -28,7 +28,7 @@ from nile.operators.aggregate.scope import conjuncts, contradiction
 from nile.sensors.source import SensorsSource
 from nile.sql.catalog import Entry
 from nile.sql.plan import Query, Relation, Stream
-from nile.sql.reading.listed import Listed
+from nile.sql.reading.inline_relations import Listed
 from nile.sql.statements import CreateView
 from nile.streams.computed import ComputedSource
 from nile.streams.lake import LakeSource

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from nile.base.durations import parse_duration
 from nile.base.names import check_name
 from nile.operators.inputs.joining import load_stream
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.sql.statements import CreateSummary

@@ -19,15 +19,15 @@ from starlette.types import ASGIApp
 from nile.base.version import __version__
 from nile.engine.database import Database
 from nile.execution.live.exact_subscription import ExactSubscription
-from nile.server.asked import read_asked, read_json, read_schema, read_wait
+from nile.server.client_errors import Telling
 from nile.server.forms import form_of, read_rows
 from nile.server.guard import BodyRefused, Guard
 from nile.server.metrics import exposed
 from nile.server.openapi import document
+from nile.server.requests import read_asked, read_json, read_schema, read_wait
 from nile.server.service import Service
 from nile.server.settings import Settings
 from nile.server.streaming import Found, answered, followed, over_websocket
-from nile.server.telling import Telling
 from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.schemas import schema_to_json
 

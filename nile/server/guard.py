@@ -18,9 +18,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nile.server.client_errors import log
 from nile.server.lanes import line_of
 from nile.server.settings import LOOPBACK, Settings
-from nile.server.telling import log
 from nile.server.tracing import traced
 
 __all__ = ["BEARER", "OPEN", "BodyRefused", "Guard", "client_of"]

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nile.engine.database import Database
 from nile.server.app import application
-from nile.server.collecting import Collecting, settle
+from nile.server.garbage import Collecting, settle
 from nile.server.guard import Guard
 from nile.server.lanes import LINE, Line
 from nile.server.service import Service

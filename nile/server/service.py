@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from nile.engine.database import Database
+from nile.server.client_errors import Telling, log
 from nile.server.feeds import Feed
 from nile.server.guard import Guard
 from nile.server.metrics import Family, Sample
 from nile.server.settings import Settings
-from nile.server.telling import Telling, log
 from nile.summaries.errors import UnknownStream
 
 __all__ = ["Service"]

@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocket
 
 from nile.answers.result import Result
-from nile.server.asked import read_place
 from nile.server.feeds import Feed, Lost
 from nile.server.forms import Form, Outputs, Rows, media_type
 from nile.server.guard import client_of
 from nile.server.lanes import Lane, Line, framed, framing, line_of, send_now
+from nile.server.requests import read_place
 from nile.server.service import Service
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa

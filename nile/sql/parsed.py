@@ -10,7 +10,7 @@ from nile.expressions.tree import Comparison, Node
 from nile.mining.call import Call
 from nile.sql.columns import SortKey
 from nile.sql.over import Frame
-from nile.sql.reading.listed import Listed
+from nile.sql.reading.inline_relations import Listed
 from nile.sql.reading.own_windows import OwnWindow, SampleCall
 
 __all__ = [

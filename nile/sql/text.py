@@ -10,7 +10,7 @@ from nile.mining.call import Mined
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, budget_text, duration_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream
-from nile.sql.reading.listed import Listed
+from nile.sql.reading.inline_relations import Listed
 from nile.sql.reading.over_reading import item_text
 
 __all__ = ["query_text"]

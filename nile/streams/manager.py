@@ -27,7 +27,7 @@ from nile.exact.state.lent import lent
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
-from nile.streams.distinct import DUPLICATE, Distinct, check_event_id
+from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.parquet import ParquetSource
 from nile.streams.rowlog import RowLog

@@ -13,7 +13,7 @@ from twin_constrained import Twin
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Group, Join, Plan, Range, Scan, Select, Unbounded
 from nile.exact.plan.constraints import Kind, Promise, StreamConstraint
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.summaries.envelope import unpack
 from nile.summaries.errors import ConstraintViolation
 

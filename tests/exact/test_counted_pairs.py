@@ -11,7 +11,7 @@ from thinning import thinned
 import nile
 from nile.exact.pipeline import build
 from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.sources.streams import StreamJoining
+from nile.exact.pipeline.sources.stream_join import StreamJoining
 
 TEXTS = (
     "SELECT count(*) AS n FROM a, b WHERE a.k = b.k WINDOW '4 s'",

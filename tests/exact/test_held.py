@@ -14,7 +14,7 @@ from workload_pipeline import ROW, case
 from nile.exact.join.wjoin import ALGORITHMS
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Stored
-from nile.execution.held import content, flat, of
+from nile.execution.envelopes import content, flat, of
 from nile.summaries.envelope import pack, unpack
 from nile.summaries.errors import ConfigError, EnvelopeError
 

@@ -27,7 +27,7 @@ from nile.exact.plan.algebra import (
     Unbounded,
     Union,
 )
-from nile.execution.held import content, flat, packed
+from nile.execution.envelopes import content, flat, packed
 from nile.summaries.envelope import unpack
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nile.exact.state.values import Values
+from nile.exact.state.numbered import Values
 
 KINDS = [
     pa.string(),

@@ -12,7 +12,7 @@ from twin_held import undecided
 from nile.exact.join.window_graph import FORMS
 from nile.exact.join.wjoin import Condition, WindowJoin, WindowJoinPlan
 from nile.exact.state.held import Held
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.summaries.envelope import unpack
 from nile.summaries.errors import EnvelopeError
 

@@ -14,7 +14,7 @@ from fork_server import serve
 
 import nile
 from nile.durable import keeper, pieces
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.pyramid.grid.manager_state import manager_bytes
 
 _READ_EVERY = 5_000

@@ -15,7 +15,7 @@ import numpy as np
 from fork_server import serve
 
 import nile
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.means.compressed import CompressedSubscription, Narrow

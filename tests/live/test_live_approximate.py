@@ -10,7 +10,7 @@ import pytest
 from workload_live import as_it_comes, check_alike, gone_on, opened, push_all, sales
 
 import nile
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.operators.drive.live_estimate import LiveSample
 from nile.preferences.key_sample import KeySample
 

@@ -32,7 +32,7 @@ from workload_live import (
 )
 
 import nile
-from nile.execution.held import flat, of, packed
+from nile.execution.envelopes import flat, of, packed
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query

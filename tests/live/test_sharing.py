@@ -12,7 +12,7 @@ from thinning import thinned
 
 import nile
 from nile.exact.pipeline.pipeline import Pipeline
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.execution.live import running
 from nile.summaries.errors import SourceError
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import nile
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.execution.live.approximate.aggregate import SampledSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query
 from nile.operators.aggregate.input import unit_hash
-from nile.operators.aggregate.standing import SliceSample
+from nile.operators.aggregate.standing_sample import SliceSample
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.envelope import unpack
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import nile
-from nile.execution.held import content, flat, of, packed
+from nile.execution.envelopes import content, flat, of, packed
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query

@@ -10,7 +10,7 @@ from workload_pipeline import Case, batches, told
 
 from nile.exact.pipeline.pipeline import Changes, Figures, Pipeline
 from nile.exact.state.held import all_of
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.summaries.envelope import unpack
 
 Item = tuple[str, Any, Any]

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import nile
 from nile.engine import calibrating
 from nile.experiments.cli import main
-from nile.operators.strategies import machine
-from nile.operators.strategies.machine import keep, kept_at, machine_prices, pace, paced
+from nile.operators.strategies import machine_prices as machine
+from nile.operators.strategies.machine_prices import keep, kept_at, machine_prices, pace, paced
 from nile.operators.strategies.prices import PRICES, Prices, along
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.zone import Zone
-from nile.report.accuracy.cells import CellErrors
 from nile.report.accuracy.groups import GroupErrors, NumberError
 from nile.report.accuracy.intervals import Interval, coverages, reading, tail
 from nile.report.accuracy.outliers import Outliers
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.summary_cells import CellErrors
 
 
 def record(method: str, budget: float, **figures: Any) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from nile.operators.common.plan import JoinPlan, default_spec, told_preference
 from nile.operators.inputs.joining import Joinable
 from nile.preferences.budget import Budget
 from nile.report.accuracy.advice import ENOUGH, FAITHFUL
-from nile.report.accuracy.cells import cell_errors
 from nile.report.accuracy.report import AccuracyReport
+from nile.report.accuracy.summary_cells import cell_errors
 from nile.report.records import join_record
 from nile.report.runs import FIGURES as RUN_FIGURES
 from nile.report.truth import exact_pairs

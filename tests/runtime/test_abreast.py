@@ -13,14 +13,14 @@ import pytest
 
 import nile
 from nile.exact.join.threads import together, useful
-from nile.exact.pipeline import group, pieces
+from nile.exact.pipeline import group, threaded_selection
 from nile.exact.pipeline.pipeline import Pipeline
-from nile.exact.pipeline.sources import streams
+from nile.exact.pipeline.sources import stream_join
 from nile.exact.plan.algebra import Join, Range, Scan
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
-from nile.runtime import abreast
-from nile.runtime.abreast import Ahead, shared_out, worked_ahead
+from nile.runtime import on_threads
+from nile.runtime.on_threads import Ahead, shared_out, worked_ahead
 
 SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("v", pa.float64())]
 QUERIES: list[tuple[str, dict[str, Any]]] = [
@@ -47,7 +47,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return used[-1]
 
     monkeypatch.setattr(subscriptions, "_ABREAST", 1)
-    monkeypatch.setattr(abreast, "_WORTH", 0.0)
+    monkeypatch.setattr(on_threads, "_WORTH", 0.0)
     monkeypatch.setattr(subscriptions, "worked_ahead", noted)
     return used
 
@@ -94,7 +94,7 @@ def test_outputs_and_states_are_those_of_one_thread(eager: list[int], seed: int)
     one = _told(1, seed)
     assert set(eager) == {1}
     assert _told(2, seed) == one
-    if abreast.cores() > 1:
+    if on_threads.cores() > 1:
         assert 2 in eager
 
 
@@ -107,9 +107,9 @@ def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: p
         cut.append(len(calls))
         together(calls)
 
-    monkeypatch.setattr(streams, "_PIECE", 3)
-    monkeypatch.setattr(pieces, "_PIECE", 2)
-    for each in (streams, pieces):
+    monkeypatch.setattr(stream_join, "_PIECE", 3)
+    monkeypatch.setattr(threaded_selection, "_PIECE", 2)
+    for each in (stream_join, threaded_selection):
         monkeypatch.setattr(each, "together", noted)
     assert _told(3, seed) == one
     assert 3 in cut
@@ -161,7 +161,7 @@ def test_conditions_of_a_join_are_asked_in_pieces_and_raise_what_they_would_rais
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """limit: the condition raises where a row reaches it, and tells of how many rows it was asked."""
-    monkeypatch.setattr(streams, "_PIECE", 10)
+    monkeypatch.setattr(stream_join, "_PIECE", 10)
     sides = [
         Scan(name, pa.schema([(f"{name}.k", pa.int64()), (f"{name}.v", pa.int64())]), Range(50), at)
         for at, name in enumerate("ab")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.execution.held import packed
+from nile.execution.envelopes import packed
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.dealing import deal
 from nile.execution.live.means.given import SAFE, Given

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.execution.held import flat, packed
+from nile.execution.envelopes import flat, packed
 from nile.execution.live import event, subscriptions
 from nile.execution.live.chosen import Sought
 from nile.execution.live.indexed.deliveries import Deliveries, Form

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nile.exact.state.held import Held
-from nile.runtime import measures
+from nile.runtime import kept_constraints
 from nile.runtime.delays import Delays
-from nile.runtime.measures import Disorder, Doubles, Gaps, Punctuated
+from nile.runtime.kept_constraints import Disorder, Doubles, Gaps, Punctuated
 from nile.runtime.seen import Seen
 
 
@@ -45,7 +45,7 @@ def test_the_least_k_and_what_is_against_it_are_those_of_brute_force(kind: type)
 
 @pytest.mark.parametrize("kind", [Disorder, Gaps])
 def test_beyond_the_horizon_k_is_unknown_and_nothing_goes_uncounted(kind: type, monkeypatch: Any) -> None:
-    monkeypatch.setattr(measures, "_HORIZON", 8)
+    monkeypatch.setattr(kept_constraints, "_HORIZON", 8)
     for seed in range(40):
         rng = np.random.default_rng(seed)
         values = np.arange(100) + rng.integers(-20, 21, 100) * (rng.random(100) < 0.1)

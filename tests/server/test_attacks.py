@@ -29,8 +29,8 @@ from websockets.exceptions import InvalidStatus
 import nile
 from nile.answers.result import Result
 from nile.server import serve
+from nile.server.client_errors import JsonLines
 from nile.server.forms import ARROW
-from nile.server.telling import JsonLines
 
 SECRET_PLACE = "place-of-secrets"
 

@@ -10,7 +10,7 @@ import pytest
 from twin_held import undecided
 
 import nile
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.summaries.envelope import pack, unpack
 from nile.summaries.errors import ConfigError, EnvelopeError

@@ -12,7 +12,7 @@ import pyarrow as pa
 from judge import fresh_duckdb
 
 import nile
-from nile.execution.held import content, packed
+from nile.execution.envelopes import content, packed
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.options import Options
 from nile.execution.statement.builder import read_query

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.schedule import Delta, Operator
 from nile.exact.pipeline.sources.incoming import projected, selected
+from nile.exact.pipeline.threaded_selection import kept
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
 from nile.exact.state.columns import made, picked

@@ -23,7 +23,7 @@ from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream
-from nile.exact.pipeline.sources.streams import Chain, StreamJoining, fits
+from nile.exact.pipeline.sources.stream_join import Chain, StreamJoining, fits
 from nile.exact.pipeline.stages import Queue, Stage
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
 from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream

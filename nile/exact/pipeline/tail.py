@@ -12,9 +12,9 @@ import numpy as np
 
 from nile.exact.pipeline.above import Projection, Selection
 from nile.exact.pipeline.figures import Figures
-from nile.exact.pipeline.pieces import kept
 from nile.exact.pipeline.pipeline import Changes
 from nile.exact.pipeline.sources.incoming import picks_of, projected
+from nile.exact.pipeline.threaded_selection import kept
 from nile.exact.plan.algebra import Plan, Project, Select
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made, picked

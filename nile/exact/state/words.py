@@ -14,8 +14,8 @@ import numpy as np
 
 from nile.exact.state.arrow import Array, in_place, pa, pc
 from nile.exact.state.lent import lent
+from nile.exact.state.numbered import Values
 from nile.exact.state.types import plain
-from nile.exact.state.values import Values
 
 __all__ = ["Encoder"]
 

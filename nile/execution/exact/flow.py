@@ -30,10 +30,10 @@ from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.joining import Side
 from nile.execution.exact.one_group import OneGroup
+from nile.execution.exact.over_partitions import over_in_parts
 from nile.execution.exact.paired import Input, Pairing, passed, placed, sides_in_parts
 from nile.execution.exact.parting import parts_by
-from nile.execution.exact.partitions import over_in_parts
-from nile.execution.exact.pieces import Pieces
+from nile.execution.exact.piecewise_groups import Pieces
 from nile.execution.exact.relational import Path, as_left, grouped, left_after
 from nile.execution.exact.several import is_timed, joined_by_steps, steps_of
 from nile.execution.exact.sorting import CODES, Sorter, by_number, footprint, together

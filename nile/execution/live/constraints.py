@@ -15,10 +15,10 @@ from nile.exact.plan.constraints import StreamConstraint
 from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held
 from nile.exact.state.words import Encoder
+from nile.execution.envelopes import content, flat
 from nile.execution.exact.promised import Known
-from nile.execution.held import content, flat
 from nile.runtime.delays import Delays
-from nile.runtime.measures import Disorder, Doubles, Gaps, Punctuated
+from nile.runtime.kept_constraints import Disorder, Doubles, Gaps, Punctuated
 from nile.sql.statement_text import statement_text
 from nile.sql.statements import Declare
 from nile.streams.live import LiveStream

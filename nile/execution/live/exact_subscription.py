@@ -340,7 +340,7 @@ class ExactSubscription(Indexed):
     def capture(self) -> State:
         """What the query holds: the state of its operators, outputs that nobody has read, and how many there were.
 
-        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
+        For `nile.execution.envelopes.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
             self.settle()

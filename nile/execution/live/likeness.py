@@ -7,7 +7,7 @@ from typing import Any
 
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.state.held import State
-from nile.execution.held import flat
+from nile.execution.envelopes import flat
 
 __all__ = ["alike", "counts_of"]
 

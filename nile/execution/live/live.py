@@ -12,7 +12,7 @@ from nile.base.interrupts import INTERRUPTS
 from nile.base.machine import memory_bytes
 from nile.base.raw import RawBatch
 from nile.execution.definitions import Filling, Sends, checked_offset
-from nile.execution.live.asking import asked_for, check_remembered
+from nile.execution.live.defining import asked_for, check_remembered
 from nile.execution.live.inputs.feeding import inputs_of
 from nile.execution.live.into import Into
 from nile.execution.live.known import Known

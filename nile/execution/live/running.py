@@ -22,15 +22,15 @@ from nile.exact.pipeline.stages import Ran, Stages
 from nile.exact.pipeline.tail import Tail, cut
 from nile.exact.state.columns import Columns, made, picked
 from nile.execution.choice import Choice
+from nile.execution.envelopes import flat, of
 from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
-from nile.execution.held import flat, of
 from nile.execution.live.chosen import sought
 from nile.execution.live.event import Readers
 from nile.execution.reading import Readable, Reading, named_leaf, places, selected
 from nile.expressions.tree import Column
-from nile.runtime.abreast import Ahead
+from nile.runtime.on_threads import Ahead
 from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch

@@ -217,7 +217,7 @@ class Subscription(Outbox):
 
     @abstractmethod
     def capture(self) -> State:
-        """All that is held, for `nile.execution.held.flat` and `packed`."""
+        """All that is held, for `nile.execution.envelopes.flat` and `packed`."""
 
     @abstractmethod
     def _arrived(self, name: str, batch: TupleBatch) -> None:

@@ -18,7 +18,7 @@ from nile.execution.live.scheduled import Schedule, Scheduled, plans_of
 from nile.execution.live.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
-from nile.runtime.abreast import worked_ahead
+from nile.runtime.on_threads import worked_ahead
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.streams.taken_back import TakenBack

@@ -15,7 +15,7 @@ from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.output import topped
 from nile.execution.progress.quantiles import Points, quantiles
-from nile.execution.progress.rows import figures_text, grids_text
+from nile.execution.progress.selection import figures_text, grids_text
 from nile.execution.values import all_of, column_of, filtered, schema_of, value_of
 from nile.expressions.tree import conjuncts
 from nile.operators.aggregate.exact import aggregated

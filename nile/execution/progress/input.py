@@ -23,7 +23,7 @@ from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from nile.operators.inputs.shared import SharedSummary
+    from nile.operators.inputs.shared_grid import SharedSummary
     from nile.pyramid.grid.manager import SummaryManager
     from nile.sql.catalog import Entry
     from nile.streams.manager import StreamManager

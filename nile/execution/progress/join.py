@@ -14,7 +14,7 @@ from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.output import Found
-from nile.execution.progress.rows import grids_text
+from nile.execution.progress.selection import grids_text
 from nile.execution.values import all_of, filtered
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.tree import Node, columns_of, conjuncts, rename

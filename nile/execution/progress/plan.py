@@ -8,7 +8,7 @@ from nile.execution.options import Options
 from nile.execution.progress.aggregate import ProgressiveAggregate
 from nile.execution.progress.join import ProgressiveJoin
 from nile.execution.progress.rounds import ProgressiveRounds, RoundsHome
-from nile.execution.progress.rows import ProgressiveRows
+from nile.execution.progress.selection import ProgressiveRows
 from nile.sql.plan import Join, Limit, Query
 from nile.summaries.errors import ConfigError, NotYet
 

@@ -23,7 +23,7 @@ from nile.execution.live.outputs.outflow import into_of
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
 from nile.execution.statement.statements import run_query, said
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Select, Update
 from nile.sql.text import query_text

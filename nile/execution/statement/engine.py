@@ -20,7 +20,7 @@ from nile.summaries.errors import UnknownStream
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered
-    from nile.operators.inputs.shared import SharedSummary
+    from nile.operators.inputs.shared_grid import SharedSummary
 
 __all__ = ["Engine", "known_name", "near_names"]
 

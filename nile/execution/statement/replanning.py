@@ -17,7 +17,7 @@ from nile.exact.pipeline.tail import Tail
 from nile.execution.choice import Choice, choose
 from nile.execution.definitions import QueryDefinition
 from nile.execution.exact.run import changed, output_schema
-from nile.execution.live.asking import asked_for
+from nile.execution.live.defining import asked_for
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.running import Running
 from nile.execution.options import Options

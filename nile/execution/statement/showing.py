@@ -16,7 +16,7 @@ from nile.sql.statements import CreateSummary, Describe, Select, Show
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
-    from nile.operators.inputs.shared import SharedSummary
+    from nile.operators.inputs.shared_grid import SharedSummary
     from nile.pyramid.grid.manager import SummaryManager
 
 __all__ = ["described", "shown"]

@@ -129,7 +129,7 @@ class LiveSample:
         return outputs_of_one_key(streams, self._window, last - self._begin)
 
     def capture(self) -> State:
-        """What has been seen, for `nile.execution.held.flat`."""
+        """What has been seen, for `nile.execution.envelopes.flat`."""
         self._fold()
         return {
             "hash": self._hash, "level": self._level, "sums": self._sums, "outputs": self._outputs,

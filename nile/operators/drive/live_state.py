@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.operators.join.reading import codes_of
+from nile.operators.join.outcome import codes_of
 from nile.preferences import state as st
 from nile.preferences.queue import LIMIT, new_queue
 from nile.pyramid.grid import arrays as ga

@@ -12,9 +12,9 @@ from nile.expressions.conditions import Condition, Value
 from nile.operators.aggregate.input import AggregateInput, Measure
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.common.rows import ranks_of
-from nile.operators.inputs.bounds import bounds_of
+from nile.operators.inputs.expression_bounds import bounds_of
 from nile.operators.inputs.loading import Columns
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.streams.manager import StreamManager
 from nile.summaries.heavy import pa
 

@@ -16,8 +16,8 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.common.ruling import after_asking
 from nile.operators.common.start import UNIT, initial_state, shared_state
 from nile.operators.join.follower import Follower, expect
+from nile.operators.join.outcome import expanded, figures_of
 from nile.operators.join.range_probe import RangeProbe, is_counted
-from nile.operators.join.reading import expanded, figures_of
 from nile.operators.join.runners import runner_of
 from nile.operators.join.sampler import Sampler, is_sampled
 from nile.preferences import state as st

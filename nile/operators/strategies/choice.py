@@ -9,7 +9,7 @@ from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
 from nile.operators.strategies.looking import Look
-from nile.operators.strategies.machine import machine_prices
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.summaries.errors import BudgetError
 
 __all__ = ["WHOLE", "Choice"]

@@ -12,7 +12,7 @@ from nile.report.accuracy.groups import GroupErrors, NumberError
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.reporting import Wanted
-from nile.report.accuracy.words import key_text
+from nile.report.accuracy.short_values import key_text
 from nile.report.records import finite
 from nile.summaries.errors import CostWarning
 

@@ -12,7 +12,7 @@ from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.reporting import Step, Wanted
-from nile.report.accuracy.words import bin_texts
+from nile.report.accuracy.short_values import bin_texts
 from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.pages.bars import Compared
 from nile.report.records import asked_of, finite

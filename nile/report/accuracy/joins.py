@@ -12,12 +12,12 @@ from nile.operators.common.plan import METHODS, SCANNING, told_preference
 from nile.pyramid.grid.spec import SummarySpec
 from nile.report.accuracy.advice import TOO_WRONG
 from nile.report.accuracy.asking import ENGINES, Asked
-from nile.report.accuracy.cells import CellErrors, cell_errors
 from nile.report.accuracy.intervals import Interval
 from nile.report.accuracy.outliers import outliers_of
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.reporting import Step, Wanted
-from nile.report.accuracy.words import bin_texts
+from nile.report.accuracy.short_values import bin_texts
+from nile.report.accuracy.summary_cells import CellErrors, cell_errors
 from nile.report.histograms import BINS
 from nile.report.metrics import ExactPairs, Obtained, histograms
 from nile.report.pages.bars import Compared

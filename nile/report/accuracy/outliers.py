@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.inputs.joining import Joinable
-from nile.report.accuracy.words import key_text
+from nile.report.accuracy.short_values import key_text
 from nile.report.metrics import ExactPairs, Obtained
 from nile.report.pages.heatmap import moment
 from nile.report.wording import duration, grouped_digits

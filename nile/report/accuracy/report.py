@@ -18,10 +18,10 @@ from nile.report.runs import Runs, grouped
 from nile.report.saving import page_and_json, save_texts, to_json
 
 if TYPE_CHECKING:
-    from nile.report.accuracy.cells import CellErrors
     from nile.report.accuracy.groups import GroupErrors
     from nile.report.accuracy.intervals import Interval
     from nile.report.accuracy.outliers import Outliers
+    from nile.report.accuracy.summary_cells import CellErrors
 
 __all__ = ["AccuracyReport"]
 

@@ -11,7 +11,7 @@ from nile.operators.selection.plan import SELECTION_METHODS
 from nile.report.accuracy.asking import Asked
 from nile.report.accuracy.report import AccuracyReport
 from nile.report.accuracy.reporting import Step, Wanted
-from nile.report.accuracy.words import bin_texts
+from nile.report.accuracy.short_values import bin_texts
 from nile.report.histograms import BINS, Histogram, ideal_mse
 from nile.report.pages.bars import Compared
 from nile.report.pages.heatmap import moment

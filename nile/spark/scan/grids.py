@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.lake.lake import LakeStream
 from nile.pyramid.lake.sketch import LANES, lane_of

@@ -30,7 +30,7 @@ from nile.summaries.key_types import key_family
 
 if TYPE_CHECKING:
     from nile.execution.registry import Registered
-    from nile.operators.inputs.shared import SharedSummary
+    from nile.operators.inputs.shared_grid import SharedSummary
 
 __all__ = ["Database", "ScanQuery", "scan_query"]
 

@@ -20,7 +20,7 @@ from nile.execution.progress.output import Found
 from nile.execution.statement.explain import preference_text
 from nile.execution.values import schema_of
 from nile.expressions.tree import Column
-from nile.operators.inputs.shared import SharedSummary
+from nile.operators.inputs.shared_grid import SharedSummary
 from nile.preferences.budget import BudgetReport
 from nile.spark.scan.grids import grids_of, promise_of
 from nile.spark.scan.groups import Totals

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.times import event_times
-from nile.execution.held import content, flat
+from nile.execution.envelopes import content, flat
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.live import Live
 from nile.execution.live.subscription import Subscription

@@ -14,7 +14,7 @@ from nile.sql.binding.inputs import Inputs, column_of, moved_names
 from nile.sql.binding.scope import Scope, ScopeSource
 from nile.sql.parsed import Joined, Table, Unnested
 from nile.sql.plan import Field, Item, Plan
-from nile.sql.reading.listed import listed_rows
+from nile.sql.reading.inline_relations import listed_rows
 from nile.summaries.heavy import pa
 
 __all__ = ["Unnests", "unnested"]

@@ -28,8 +28,8 @@ from nile.sql.parsed import (
     Table,
     Written,
 )
+from nile.sql.reading.inline_relations import listed_rows, listed_series
 from nile.sql.reading.joining import join_kind, read_unnest
-from nile.sql.reading.listed import listed_rows, listed_series
 from nile.sql.reading.over_reading import is_span, span_of
 from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS, OwnWindow, SampleCall
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only

@@ -29,7 +29,7 @@ from nile.sql.parsed import (
 from nile.sql.reading.clauses import Clauses, split_clauses
 from nile.sql.reading.from_reading import QUERIES, FromReader, StreamKind, alias_of, stream_of
 from nile.sql.reading.grouping_reading import GROUPINGS, read_sets
-from nile.sql.reading.listed import listed_rows
+from nile.sql.reading.inline_relations import listed_rows
 from nile.sql.reading.plainly import plain_select, plain_values
 from nile.sql.reading.select_expressions import ExpressionReader, plain_only
 from nile.sql.reading.views import Views

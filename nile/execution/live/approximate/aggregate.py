@@ -25,7 +25,7 @@ from nile.execution.options import Options
 from nile.execution.reading import named_leaf
 from nile.execution.values import column_of
 from nile.expressions.tree import Arithmetic, Call, Column, Constant, Node
-from nile.operators.aggregate.standing import SliceSample, Totalled, worth
+from nile.operators.aggregate.standing_sample import SliceSample, Totalled, worth
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.columns import AggregateItem, Field, Item
 from nile.sql.plan import Group, Plan, Project, Query, Stream, leaves_of, map_inputs, walk
@@ -55,9 +55,9 @@ class SampledSubscription(ExactSubscription):
     """A standing query of aggregates within a fraction.  Made by `Database.subscribe`; it sees later pushes.
 
     It emits what the exact query emits over a sample of the streams, counts and sums scaled up: signed changes, or the
-    rows of a snapshot.  The sample is drawn by ordinals (`nile.operators.aggregate.standing`); where different values
-    are counted, by value.  `estimate`: of a count, sum or average alone and without groups, what it is as of the last
-    change, with its interval; of others nothing is claimed.  `budget`: the share of tuples that went in.
+    rows of a snapshot.  The sample is drawn by ordinals (`nile.operators.aggregate.standing_sample`); where different
+    values are counted, by value.  `estimate`: of a count, sum or average alone and without groups, what it is as of the
+    last change, with its interval; of others nothing is claimed.  `budget`: the share of tuples that went in.
     Unbiased over seeds: counts, sums and counts of different values, joins included.
 
     >>> import nile, pyarrow as pa

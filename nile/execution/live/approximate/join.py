@@ -13,7 +13,7 @@ from nile.exact.state.held import Held, State
 from nile.execution.approximate.join import PreferredJoin
 from nile.execution.approximate.run import Prepared, approximate
 from nile.execution.approximate.selection import PreferredSelection
-from nile.execution.live.approximate.rows import JoinRows
+from nile.execution.live.approximate.waiting import JoinRows
 from nile.execution.live.commits import Commits
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
@@ -237,7 +237,7 @@ class ApproximateSubscription(Subscription):
     def capture(self) -> State:
         """What the query holds: its operator's state, the rows it may need, outputs that nobody has read.
 
-        For `nile.execution.held.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
+        For `nile.execution.envelopes.flat` and `packed`; the same tuples pushed and outputs read give the same bytes.
         """
         with self._lock:
             return {

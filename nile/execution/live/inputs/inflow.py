@@ -22,8 +22,8 @@ import numpy as np
 
 from nile.base.raw import Malformed, RawBatch
 from nile.execution.definitions import Reads
+from nile.execution.live.inputs.handing_over import fed
 from nile.execution.live.inputs.tabled import Tabled
-from nile.execution.live.inputs.taking import fed
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.connectors.messages import shown_address
 from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds

@@ -16,7 +16,7 @@ import numpy as np
 from nile.base.plain import plain_schema
 from nile.base.raw import RawBatch
 from nile.execution.definitions import Reads
-from nile.execution.live.inputs.taking import fed
+from nile.execution.live.inputs.handing_over import fed
 from nile.sensors.source import SensorsSource
 from nile.streams.live import LiveStream
 from nile.summaries.errors import DatabaseClosed, UnknownStream

@@ -19,8 +19,8 @@ from nile.execution.live.commits import Commits
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.means.gate import MOST_LEVEL, Gate, hashed
+from nile.execution.live.means.weighed_intervals import CONFIDENCE, counted, interval, totalled, values_told
 from nile.execution.live.means.weighing import GROUPS, Weighed
-from nile.execution.live.means.worth import CONFIDENCE, counted, interval, totalled, values_told
 from nile.execution.live.running import Running
 from nile.preferences.budget import BudgetReport
 from nile.sql.plan import Query, Stream, leaves_of

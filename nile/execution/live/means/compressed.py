@@ -17,8 +17,8 @@ from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.gate import Gate
 from nile.execution.live.means.given import SAFE, Cost
 from nile.execution.live.means.squeezed import MOST, Squeezed, worth_of
+from nile.execution.live.means.weighed_intervals import CONFIDENCE, Precision, counted
 from nile.execution.live.means.weighing import Weighed
-from nile.execution.live.means.worth import CONFIDENCE, Precision, counted
 from nile.execution.live.running import Running
 from nile.runtime.recent import CELL
 from nile.sql.plan import Distinct, Filter, Plan, Project, Query, SetOperation, Stream, leaves_of

@@ -28,7 +28,7 @@ from nile.exact.state.types import common
 
 __all__ = ["StreamJoining", "fits"]
 
-kernels: Any = arrow.Late("nile.exact.pipeline.sources.streams_kernels")
+kernels: Any = arrow.Late("nile.exact.pipeline.sources.stream_join_kernels")
 
 Chain = tuple[Scan, list[Select | Project]]
 _PIECE = 1 << 14

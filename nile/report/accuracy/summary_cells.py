@@ -11,7 +11,7 @@ import numpy as np
 from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.grid.zone import Zone
-from nile.report.accuracy.words import key_text
+from nile.report.accuracy.short_values import key_text
 from nile.report.pages.heatmap import cell_picture, moment, per_second
 from nile.report.pages.markup import Markup, element
 from nile.report.pages.tables import folded, table

@@ -17,7 +17,7 @@ from nile.exact.state.arrow import Array, pa
 
 __all__ = ["Values"]
 
-kernels: Any = arrow.Late("nile.exact.state.values_kernels")
+kernels: Any = arrow.Late("nile.exact.state.numbered_kernels")
 
 _LEAST = 256
 
