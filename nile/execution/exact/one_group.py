@@ -33,8 +33,9 @@ Array = np.ndarray[Any, Any]
 Values = Callable[[], Iterator[tuple[pa.Array, Array | None]]]
 _LISTED = 2
 """Of a list: copies of its rows while it is made."""
-_PLACES, _SORTED, _TOLD, _JOINED = 24, 72, 272, 16
-"""And bytes a row, as measured: of places, for each key of an order, to tell values apart, to join text."""
+_PLACES, _SORTED, _RANKED, _TOLD, _JOINED = 24, 16, 72, 304, 16
+"""And bytes a row, as measured: of places, for each key of an order that is a number and that is not, to tell values
+apart, to join text."""
 _SORTED_BY = (SortKey(Column("value")),)
 
 
@@ -160,10 +161,13 @@ class OneGroup:
     def list_bytes(self, item: AggregateItem) -> tuple[int, int]:
         """(the rows that a list is of, bytes that it takes while it is made)."""
         count = size = 0
+        kinds: list[pa.DataType] = []
         for batch in self._looked_at(item):
             count += batch.num_rows
+            kinds = kinds or [column_of(key.node, batch).type for key in item.order]
             size += int(batch.nbytes) + (0 if isinstance(item.argument, Column) else self._value_bytes(item, batch))
-        by_row = _PLACES + _SORTED * len(item.order) + _TOLD * item.distinct + _JOINED * (item.function == "string_agg")
+        by_row = _PLACES + sum(_SORTED if pa.types.is_primitive(kind) else _RANKED for kind in kinds)
+        by_row += _TOLD * item.distinct + _JOINED * (item.function == "string_agg")
         return count, _LISTED * size + by_row * count
 
     def _listed(self, item: AggregateItem) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.execution.values import column_of
-from nile.operators.common.rows import ranks
+from nile.operators.common.rows import ordered
 from nile.sql.columns import SortKey
 from nile.summaries.heavy import pa
 
@@ -32,11 +32,16 @@ def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
 
 
 def sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
-    """What numpy sorts rows by, the first key first: int64 [n] each."""
+    """What numpy sorts rows by, the first key first: [n] each, one a key and, where it is null for some, one before."""
     columns: list[Array] = []
     for key in keys:
-        rank = ranks(column_of(key.node, below))
-        null = rank < 0
-        rank = -rank if key.descending else rank
-        columns += [null if key.nulls_last else ~null, np.where(null, 0, rank)]
+        column = column_of(key.node, below)
+        place = ordered(column)
+        if key.descending:
+            place = ~place  # of the least number too there is one
+        if column.null_count:
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            columns.append(~valid if key.nulls_last else valid)
+            place = np.where(valid, place, 0)
+        columns.append(place)
     return columns

@@ -15,7 +15,7 @@ from nile.exact.join.chain import encode_all
 from nile.summaries.errors import KeyTypeError
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["groups", "join_codes", "ranks", "ranks_of", "row_codes"]
+__all__ = ["groups", "join_codes", "ordered", "ranks", "ranks_of", "row_codes"]
 
 Array = np.ndarray[Any, Any]
 _MOST_CODES = 2**62
@@ -81,6 +81,28 @@ def ranks(column: pa.Array) -> Array:
     out = np.full(len(column), -1, np.int64)
     out[valid] = inverse.reshape(-1)
     return out
+
+
+def ordered(column: pa.Array) -> Array:
+    """Whole numbers that order as the values do, equal where these are: int64 [n], nulls 0.
+
+    Numbers, times and truth values are their own order, so that nothing is sorted or hashed here; of others, ranks.
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        values = pc.cast(column, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+        bits: Array = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+    if pa.types.is_boolean(kind):
+        column = pc.cast(column, pa.uint8())
+    elif pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif not pa.types.is_integer(kind):
+        return np.maximum(ranks(column), 0)
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if values.dtype == np.uint64:
+        return (values ^ np.uint64(2**63)).view(np.int64)
+    return values.astype(np.int64)
 
 
 def ranks_of(values: pa.Array) -> Array:
