@@ -90,19 +90,20 @@ def ordered(column: pa.Array) -> Array:
     """
     kind = column.type
     if pa.types.is_floating(kind):
-        values = pc.cast(column, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
-        bits: Array = np.where(np.isnan(values), np.nan, values).view(np.int64)
-        return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+        values: Array = pc.cast(column, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # no -0.0
+        places: Array = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        places ^= (places >> 63) & np.int64(2**63 - 1)
+        return places
     if pa.types.is_boolean(kind):
         column = pc.cast(column, pa.uint8())
     elif pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     elif not pa.types.is_integer(kind):
         return np.maximum(ranks(column), 0)
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    if values.dtype == np.uint64:
-        return (values ^ np.uint64(2**63)).view(np.int64)
-    return values.astype(np.int64)
+    places = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if places.dtype == np.uint64:
+        places = places ^ np.uint64(2**63)
+    return places.astype(np.int64)
 
 
 def ranks_of(values: pa.Array) -> Array:
