@@ -156,7 +156,13 @@ def test_outliers_that_were_missed_are_told_with_what_asc_finds() -> None:
     for no_more in (30, 40):  # by less than chance may
         assert told(replace(given, asc_finds=no_more)).endswith(f"WITH PREFERENCE asc {no_more}.")
     asc = report({0.1: 0.3}, figure="outlier_recall", preference="asc", outliers=missed)
-    assert "70 of 100 outliers were missed at 10 %: the heavier keys stood before them; allow more budget." in told(asc)
+    assert (
+        "70 of 100 outliers were missed at 10 %: no larger budget that was tried is sure to find more of them, "
+        "the exact join finds all."
+    ) in told(asc)
+    for curve in ({0.1: 0.3, 0.2: 0.3, 0.5: 0.6, 1.0: 1.0}, {0.1: 0.3, 0.2: 0.2, 0.5: 0.6}):
+        tried = report(curve, figure="outlier_recall", preference="asc", outliers=missed)
+        assert "70 of 100 outliers were missed at 10 %: allow 50 %, which finds 60 % of them." in told(tried)
     assert "missed" not in told(replace(given, outliers=Outliers(4, 100, 0, 2, (), ())))
 
 

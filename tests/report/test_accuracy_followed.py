@@ -96,8 +96,9 @@ class Following:
         elif method := re.search(r"does better in .* (?:at|from) .*: say method='([a-z-]+)' there", said):
             for budget in (budget for budget in BUDGETS if budget in self._behind(method[1])):
                 yield Followed(said, self.mean(figure, budget), self._by(method[1], figure, budget), BETTER[figure])
-        elif "stood before them; allow more budget" in said:
-            yield Followed(said, self.mean(figure, looked), self.mean(figure, 2.0 * looked))
+        elif missed := re.search(r"outliers were missed at .*: (?:allow ([\d.]+) %|no larger budget)", said):
+            budget = float(missed[1]) / 100.0 if missed[1] else 1.0
+            yield Followed(said, self.mean(figure, looked), self.mean(figure, budget))
         elif "say asc if they matter" in said:
             spec = replace(self.answer.plan.spec, rows=3)
             with_it = self.mean("outlier_recall", looked, preference="asc", spec=spec)

@@ -236,7 +236,7 @@ def _outliers(report: AccuracyReport) -> Iterator[str]:
     if report.preference == "asc":
         yield (
             f"{grouped_digits(found.missed)} of {grouped_digits(found.total)} outliers were missed at "
-            f"{looked_at(report)}: the heavier keys stood before them; allow more budget."
+            f"{looked_at(report)}: {_more_outliers(report)}."
         )
     elif report.asc_finds is not None:
         more = report.asc_finds - found.found > _CHANCE * math.sqrt(report.asc_finds + found.found)
@@ -245,6 +245,18 @@ def _outliers(report: AccuracyReport) -> Iterator[str]:
             f"{looked_at(report)}, WITH PREFERENCE asc {grouped_digits(report.asc_finds)}"
             f"{': say asc if they matter' if more else ''}."
         )
+
+
+def _more_outliers(report: AccuracyReport) -> str:
+    """The least budget tried that finds more of them, whatever the seed; only the whole answer is sure to."""
+    champion = report.curves.champion
+    points = () if champion is None else report.curves.curve(champion, "asc", about(report).key).points
+    at = float(report.looked_at["budget"])
+    now = next((point.high for point in points if point.budget == at), math.inf)
+    more = next((point for point in points if point.budget > at and point.low > now), None)
+    if more is None:
+        return "no larger budget that was tried is sure to find more of them, the exact join finds all"
+    return f"allow {asked(more.budget)}, which finds {percent(more.mean)} of them"
 
 
 def _intervals(report: AccuracyReport) -> Iterator[str]:
