@@ -59,10 +59,11 @@ class _Reader:
         try:
             while True:
                 try:
-                    batch, said = self._reader.read_next_batch_with_custom_metadata()
-                except StopIteration:
-                    self._response.read(1)  # up to the end of the response: its connection is used again
-                    return
+                    try:
+                        batch, said = self._reader.read_next_batch_with_custom_metadata()
+                    except StopIteration:  # which is also what Arrow says of a stream cut off between two batches
+                        self._response.read(1)  # up to the end of the response: its connection is used again
+                        return
                 except (pa.ArrowException, OSError, http.client.HTTPException) as error:
                     raise SourceError(
                         f"server: needed the rest of the rows; got it cut off ({error}); ask again"
@@ -175,8 +176,13 @@ class RemoteSubscription:
         return [batch for _, batch in self.poll_numbered()]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row."""
-        return list(self._read("&wait=0"))
+        """As `poll`, each batch after the ordinal of its first row.  Cut off, nothing was read: all comes again."""
+        ordinal, lost, closed = self.ordinal, self.lost, self.closed
+        try:
+            return list(self._read("&wait=0"))
+        except BaseException:
+            self.ordinal, self.lost, self.closed = ordinal, lost, closed
+            raise
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while found := self.poll():

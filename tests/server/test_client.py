@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +257,73 @@ def killed_while_pushed_to(folder: Path, kills: int, seed: int) -> None:
             running.kill()
             running.wait()
     assert found == list(range(total))
+
+
+class Cutting:
+    """What stands between a client and a server, and ends each answer after so many bytes."""
+
+    def __init__(self, port: int) -> None:
+        self.left: int | None = None
+        self._to = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                threading.Thread(target=self._pass, args=(near, far, False), daemon=True).start()
+                threading.Thread(target=self._pass, args=(far, near, True), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        passed = 0
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                if answers and self.left is not None:
+                    data = data[: self.left - passed]
+                passed += len(data)
+                sink.sendall(data)
+                if answers and passed == self.left:
+                    break
+            for end in (source, sink):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def test_answers_cut_off_anywhere_are_whole_or_told_and_no_output_is_lost() -> None:
+    with served(nile.connect()) as up, closing(Cutting(up.port)) as between:
+        far: Any = nile.connect(between.url, token=TOKEN)
+        far.stream("s", STREAM, time="ts")
+        query = far.subscribe("SELECT ts, x FROM s", name="q")
+        for begin in range(0, 30, 10):
+            far.push("s", rows(begin, 10))
+        far.advance(100.0)
+        asked: dict[str, Any] = {
+            "poll": lambda: pa.Table.from_batches(query.poll(), query.schema),
+            "sql": lambda: far.sql("SELECT ts, x FROM s").to_arrow(),
+        }
+        for ask in asked.values():
+            between.left, query.ordinal, cuts, ends = None, 0, 0, 0
+            whole = ask()
+            assert whole["ts"].to_pylist() == [float(i) for i in range(30)]
+            for between.left in itertools.count(1, 17):
+                query.ordinal = 0
+                far._server.close()  # no connection is kept from before
+                try:
+                    assert ask() == whole
+                    ends += 1
+                except SourceError:
+                    cuts += 1
+                    assert (query.ordinal, query.lost, query.closed) == (0, 0, False)
+                if ends > 5:
+                    break
+            assert cuts > 30
+        between.left = None
+        far.close()
 
 
 @pytest.mark.slow
