@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,6 +52,13 @@ class PairJoin(ReadJoin[Outputs], Protocol):
         """What it was given."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows(Outputs):
+    """Pairs with their columns."""
+
+    rows: Any = None
+
+
 class JoinAnswer(JoinOutputs[Outputs]):
     """The pairs of two streams.  Range records: side, ordinal, the key, ts, first, last (ranks in the other stream's
     list of that key), pairs, weight.
@@ -75,6 +83,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
     ) -> None:
         self.joined = joined
         self._worths = worths
+        self._as_rows = False
         self._summaries = summaries
         self._join: PairJoin
         running: Iterator[Outputs] | MeteredRun[Outputs]
@@ -91,7 +100,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             self._join, running = planned, planned.run()
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
-            self._join, running = whole, whole.run()
+            self._join, running = whole, whole.run(self._with_rows)
         else:
             given, lent = without_partners(joined, plan, summaries), lent_grids(joined, plan, summaries)
             join = PromisingJoin(plan, given, batch_rows=batch_rows, lent=lent)
@@ -272,7 +281,19 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _times(self) -> list[pa.Array]:
         return [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """As of every join."""
+        self._as_rows = self.plan.output == "pairs"
+        return super().batches()
+
+    def _with_rows(self, part: Outputs) -> Outputs:
+        """Pairs with their columns, where these were asked for: taken on the thread that has found them."""
+        return _Rows(part.left, part.right, part.weight, rows=self._taken(part)) if self._as_rows else part
+
     def _rows(self, part: Outputs) -> pa.RecordBatch:
+        return part.rows if isinstance(part, _Rows) else self._taken(part)
+
+    def _taken(self, part: Outputs) -> pa.RecordBatch:
         left, right = self.streams
         left_time, right_time = self._times
         return pa.RecordBatch.from_arrays(

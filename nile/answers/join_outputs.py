@@ -91,7 +91,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
             timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
-            self._once_more, self._sizes,
+            self._once_more, len if plan.output == "pairs" else lambda part: int(self._sizes(part).sum()),
             self._counted if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,

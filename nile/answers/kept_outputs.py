@@ -26,16 +26,16 @@ class KeptOutputs(Generic[Out]):
     """The outputs of one run; iterated again from the start, from memory or by another run.
 
     again: the outputs of a run that finds the same; repeats: whether there is one, else a share of the machine's memory
-    is kept and `again` says why that was not enough.  sizes: how many single outputs each of a batch stands for;
-    sample: the sample of keys that batches are and how many single outputs each of its rows stands for, None where they
-    are none; width: bytes of one.
+    is kept and `again` says why that was not enough.  size: how many single outputs a batch stands for; sample: the
+    sample of keys that batches are and how many single outputs each of its rows stands for, None where they are none;
+    width: bytes of one.
     """
 
     def __init__(
         self,
         running: Iterator[Out],
         again: Callable[[], Iterator[Out]],
-        sizes: Callable[[Out], Array],
+        size: Callable[[Out], int],
         sample: Callable[[list[Out]], tuple[KeySample, Array]] | None,
         *,
         width: int,
@@ -43,7 +43,7 @@ class KeptOutputs(Generic[Out]):
     ) -> None:
         self._running = running
         self._again = again
-        self._sizes = sizes
+        self._size = size
         self._sample = sample
         self._width = width
         self._repeats = repeats
@@ -92,11 +92,10 @@ class KeptOutputs(Generic[Out]):
                 self._take(part)
 
     def _take(self, part: Out) -> None:
-        sizes = self._sizes(part)
         whole = len(self._kept) == self._handed
         self._handed += 1
         self.rows += len(part)
-        self.outputs += int(sizes.sum())
+        self.outputs += self._size(part)
         if self._totals is not None and self._sample is not None:
             self._totals.add(*self._sample([part]))
         if not whole:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -142,6 +144,9 @@ def test_what_is_abandoned_ends_its_threads(small: pytest.MonkeyPatch) -> None:
     ts, codes = (np.arange(400), np.arange(400)), (np.zeros(400, np.int64), np.zeros(400, np.int64))
     found = Lists(ts, codes, 5, threads=3).pairs()
     assert next(found).shape[0] > 0
+    until = time.monotonic() + 10.0
+    while _ended() and time.monotonic() < until:
+        time.sleep(0.001)
     assert not _ended()
     found.close()  # type: ignore[attr-defined]
     assert _ended()
@@ -252,10 +257,73 @@ def test_a_thread_on_which_the_collector_ends_its_own_join_ends_too() -> None:
     ahead.append(Ahead(pieces(), 8))
     Ahead.start(ahead)
     assert ahead[0].next() == 1
-    ahead[0]._thread.join(10)
+    ahead[0]._task.wait()
     assert raised == []
     assert _ended()
 
 
 def _fails() -> None:
     raise ValueError("one that fails")
+
+
+def _threads() -> set[int | None]:
+    return {thread.ident for thread in threading.enumerate() if thread.name.startswith("nile join")}
+
+
+def test_threads_stay_for_the_next_work() -> None:
+    started = threading.Barrier(3)
+    together([lambda: (started.wait(10), None)[1]] * 3)
+    stayed = _threads()
+    assert len(stayed) >= 2
+    for _ in range(20):
+        together([lambda: None, lambda: None, lambda: together([lambda: None])])
+    assert _threads() == stayed
+    # As many at once as are asked for, of which some stay.
+    started = threading.Barrier(9)
+    together([lambda: (started.wait(10), None)[1]] * 9)
+    assert _ended()
+
+
+def test_work_that_is_ended_before_it_begins_is_not_done() -> None:
+    done: list[int] = []
+    ahead: list[Ahead[int | None]] = [Ahead(iter([1, 2]), 8), Ahead(map(done.append, [1]), 8)]
+    Ahead.start(ahead[:1])
+    assert ahead[0].next() == 1
+    Ahead.stop(ahead)
+    Ahead.stop(ahead)
+    assert done == []
+    assert _ended()
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    program = (
+        "import os\n"
+        "from nile.exact.join.threads import together\n"
+        "done = []\n"
+        "together([lambda: done.append(1), lambda: done.append(2)])\n"
+        "child = os.fork()\n"
+        "together([lambda: done.append(3), lambda: done.append(4)])\n"
+        "if child:\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "os._exit(0 if sorted(done) == [1, 2, 3, 4] else 1)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_columns_are_taken_where_they_are_asked_for_at_last(small: pytest.MonkeyPatch) -> None:
+    small.setattr(listed, "_ROOM", 128)
+    rng = np.random.default_rng(3)
+    with nile.connect(threads=2) as db:
+        for name in "ab":
+            ts = pa.array(np.sort(rng.integers(0, 900, 400)), pa.timestamp("ns"))
+            db.register(name, pa.table({"ts": ts, "k": rng.integers(0, 9, 400)}), time="ts")
+        query = db.join("a", "b", on="k", window="40 ns")
+        whole = query.run().to_arrow()
+        answer = query.run()
+        first = next(answer.outputs())
+        assert answer.to_arrow() == whole == answer.to_arrow()
+        assert first.left.tolist() == whole["left_ordinal"][: len(first)].to_pylist()
+        assert answer.pairs().right.tolist() == whole["right_ordinal"].to_pylist()
+        few = query.limit(5).run()
+        assert few.to_arrow() == whole.slice(0, 5)
+        assert next(few.outputs()).right.tolist() == whole["right_ordinal"][:5].to_pylist()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nile.summaries.errors import KeyTypeError
 __all__ = ["ExactJoin", "encode", "encode_all", "window_codes"]
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 _CHUNK = 1 << 16
 _TEXTS = ("string", "large_string", "binary", "large_binary")
 _DENSE = 2
@@ -200,10 +201,12 @@ class ExactJoin:
 
     def pairs(self) -> Iterator[tuple[Array, Array]]:
         """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,536."""
+        return self.made(lambda block: (block[:, 0], block[:, 1]))
+
+    def made(self, make: Callable[[Array], T]) -> Iterator[T]:
+        """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,536, on the thread that found it."""
         ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
-        for block in Lists(ts, codes, self._window, self.keys, threads=self.threads).pairs():
-            for begin in range(0, block.shape[0], _CHUNK):
-                yield block[begin : begin + _CHUNK, 0], block[begin : begin + _CHUNK, 1]
+        return Lists(ts, codes, self._window, self.keys, threads=self.threads).made(make)
 
     @property
     def _window(self) -> int:

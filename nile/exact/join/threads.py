@@ -1,16 +1,22 @@
 """Work on several cores at once: threads over compiled code that lets go of the interpreter, in an order that is fixed.
 
 Which thread does what never shows in what comes out: pieces are cut by the input alone, and handed over in their order.
+Threads stay for the next work, as many as there are cores: of what one that ends has held, the system takes every page
+back, and clears it for the next.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
-from threading import Event, Thread, current_thread, local
+from threading import Event, Lock, Thread, current_thread, get_ident, local
 from typing import Generic, TypeVar
 
 __all__ = ["Ahead", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
@@ -20,6 +26,8 @@ _MOST_CORES = 4
 _LEAST = 1 << 17
 """Tuples a thread, below which starting it costs more than it saves."""
 _PATIENCE = 0.002  # seconds between looks whether there is room, or nobody reads any more
+_WORKING, _WAITING = "nile join", "nile join waits"
+"""Names of threads."""
 
 
 class _Helped(local):
@@ -50,28 +58,6 @@ def cpu_seconds() -> float:
     return cpu_ns() / 1e9
 
 
-class _Cell:
-    """Where a thread tells what it has spent.  Made and ended on the thread that has begun it."""
-
-    def __init__(self) -> None:
-        self._cell = [0]
-
-    def begin(self) -> None:
-        """The thread is about to begin."""
-        _helped.working.append(self._cell)
-
-    def tell(self) -> None:
-        """On the thread itself: what it has spent so far."""
-        self._cell[0] = cpu_ns()
-
-    def end(self) -> None:
-        """The thread has ended.  Elsewhere than where it was begun, where nobody asks for it any more, that is told to
-        nobody."""
-        if any(each is self._cell for each in _helped.working):
-            _helped.working = [each for each in _helped.working if each is not self._cell]
-            _helped.ended += self._cell[0]
-
-
 def cores() -> int:
     """Cores this process may use, up to the number worth using."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -94,39 +80,152 @@ def pieces_of(length: int, pieces: int) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(cuts)]
 
 
+class _Task:
+    """Work for another thread, begun and ended by the one that it is done for.
+
+    call: raises nothing.  An interrupt may come at any time: `start` it inside of a try block that ends in `end`.
+    """
+
+    def __init__(self, call: Callable[[_Task], object]) -> None:
+        self._call = call
+        self._context = Context()
+        self._spent = [0]  # ns, so far
+        self._begun = self._worker = 0
+        self._claims = deque([None])  # who takes it does the work, or takes it back
+        self._done = False
+        self._doing = Lock()  # in C: who is interrupted while waiting leaves nothing behind
+        self._doing.acquire()
+
+    def start(self) -> None:
+        """Have it done."""
+        _helped.working.append(self._spent)
+        _helpers.give(self)
+
+    def run(self) -> bool:
+        """On the thread that does it; whether that stays for more."""
+        stays = True
+        try:
+            with suppress(IndexError):
+                self._claims.pop()
+                current_thread().name = _WORKING
+                self._worker, self._begun = get_ident(), cpu_ns()
+                self._context.run(self._forgotten(), self)
+                self.tell()
+        finally:
+            try:
+                stays = _helpers.may_stay()
+            finally:
+                self._done = True
+                self._doing.release()
+        return stays
+
+    def _forgotten(self) -> Callable[[_Task], object]:
+        """What to call, which may hold this task, and much else."""
+        call, self._call = self._call, _nothing
+        return call
+
+    def tell(self) -> None:
+        """On the thread itself: what it has spent so far counts for whoever began it."""
+        self._spent[0] = cpu_ns() - self._begun
+
+    def wait(self) -> None:
+        """Until it is done."""
+        if not self._done and self._worker != get_ident():
+            self._doing.acquire()
+            self._doing.release()
+
+    def end(self) -> None:
+        """Take it back if it has not begun, else wait until it is done.
+
+        What it has spent counts for the thread that began it: elsewhere, where nobody asks, it is told to nobody.
+        """
+        try:
+            self._claims.pop()
+            self._done = True
+            self._forgotten()
+        except IndexError:
+            self.wait()
+        if any(each is self._spent for each in _helped.working):
+            _helped.working = [each for each in _helped.working if each is not self._spent]
+            _helped.ended += self._spent[0]
+
+
+def _nothing(_: _Task) -> None:
+    pass
+
+
+class _Helpers:
+    """Threads that wait for work, which any of them takes."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[_Task] = SimpleQueue()
+        self._idle: deque[None] = deque()  # one for each that waits, or is about to
+
+    def give(self, task: _Task) -> None:
+        """Have a task done: on a new thread where none is idle."""
+        try:
+            self._idle.pop()
+        except IndexError:
+            Thread(target=self._work, args=(self._tasks,), name=_WAITING, daemon=True).start()
+        self._tasks.put(task)
+
+    def may_stay(self) -> bool:
+        """On a thread whose work is done: whether it is one more that waits."""
+        current_thread().name = _WAITING
+        stays = len(self._idle) < _MOST_CORES
+        if stays:
+            self._idle.append(None)
+        return stays
+
+    @staticmethod
+    def _work(tasks: SimpleQueue[_Task]) -> None:
+        stays = True
+        while stays:
+            task = tasks.get()
+            stays = task.run()
+            del task  # and what it holds
+
+
+_helpers = _Helpers()
+
+
+def _forked() -> None:
+    """In a process that was forked, where none of the threads are."""
+    global _helpers
+    _helpers = _Helpers()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def together(calls: Sequence[Callable[[], object]]) -> None:
     """Make all calls, the first on this thread and each other one on one of its own.  Raises what the first raises that
     does, once all have ended."""
     failed: list[BaseException] = []
-    cells = [_Cell() for _ in calls[1:]]
 
-    def run(call: Callable[[], object], cell: _Cell) -> None:
+    def run(call: Callable[[], object], _: _Task) -> None:
         try:
             _helped.helps = True
             call()
         except BaseException as error:
             failed.append(error)
         finally:
-            cell.tell()
+            _helped.helps = False
 
-    threads = [
-        Thread(target=run, args=(call, cell), name="nile join", daemon=True)
-        for call, cell in zip(calls[1:], cells, strict=True)
-    ]
+    tasks = [_Task(partial(run, call)) for call in calls[1:]]
     try:
-        for thread, cell in zip(threads, cells, strict=True):
-            cell.begin()
-            thread.start()
+        for task in tasks:
+            task.start()
         alone, _helped.helps = _helped.helps, len(calls) > 1 or _helped.helps
         try:
             calls[0]()
         finally:
             _helped.helps = alone
+        for task in tasks:
+            task.wait()
     finally:
-        for thread, cell in zip(threads, cells, strict=True):  # they write into memory that the caller lets go of
-            if thread.ident is not None:
-                thread.join()
-            cell.end()
+        for task in tasks:  # they write into memory that the caller lets go of
+            task.end()
     if failed:
         raise failed[0]
 
@@ -143,15 +242,13 @@ class Ahead(Generic[T]):
         self._queue: SimpleQueue[T | _Failed] = SimpleQueue()
         self._nobody_reads = Event()
         self._most = most
-        self._thread = Thread(target=self._take, args=(items,), name="nile join", daemon=True)
-        self._cell = _Cell()
+        self._task = _Task(partial(self._take, items))
 
     @staticmethod
     def start(several: Sequence[Ahead[T]]) -> None:
         """Let the threads begin."""
         for each in several:
-            each._cell.begin()
-            each._thread.start()
+            each._task.start()
 
     @staticmethod
     def stop(several: Sequence[Ahead[T]]) -> None:
@@ -162,9 +259,7 @@ class Ahead(Generic[T]):
         for each in several:
             each._nobody_reads.set()
         for each in several:
-            if each._thread.ident is not None and each._thread is not current_thread():
-                each._thread.join()
-            each._cell.end()
+            each._task.end()
 
     def next(self) -> T:
         """The next item, waited for.  Raises what taking it raised."""
@@ -173,12 +268,10 @@ class Ahead(Generic[T]):
             raise item.error
         return item
 
-    def _take(self, items: Iterator[T]) -> None:
+    def _take(self, items: Iterator[T], task: _Task) -> None:
         try:
-            if self._nobody_reads.is_set():
-                return
-            for item in items:
-                self._cell.tell()
+            for item in () if self._nobody_reads.is_set() else items:
+                task.tell()
                 while self._queue.qsize() >= self._most and not self._nobody_reads.is_set():
                     time.sleep(_PATIENCE)
                 if self._nobody_reads.is_set():
@@ -186,8 +279,6 @@ class Ahead(Generic[T]):
                 self._queue.put(item)
         except BaseException as error:
             self._queue.put(_Failed(error))
-        finally:
-            self._cell.tell()
 
 
 class _Failed:

@@ -85,8 +85,7 @@ def joined(
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
         places = _places_among(sides, wanted)
-        for found in chain.pairs():
-            yield _materialised(sides, found, node.condition, wanted, places)
+        yield from chain.made(lambda block: _materialised(sides, list(block.T), node.condition, wanted, places))
         return
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
@@ -215,13 +214,11 @@ def _window_joined(
     ts = [side.ts for side in sides if side.ts is not None]
     places = _places_among(sides, wanted)
 
-    def rows(block: Array) -> list[pa.RecordBatch]:
-        parts = [block[begin : begin + _CHUNK] for begin in range(0, block.shape[0], _CHUNK)]
-        return [_materialised(sides, list(part.T), condition, wanted, places) for part in parts]
+    def rows(block: Array) -> pa.RecordBatch:
+        return _materialised(sides, list(block.T), condition, wanted, places)
 
     alone = codes is None or len(sides) == 2
-    for made in join.made(ts, codes, rows) if alone else map(rows, run_shared(join.run, ts, codes or ())):
-        yield from made
+    yield from join.made(ts, codes, rows) if alone else map(rows, run_shared(join.run, ts, codes or ()))
     if spent is not None:
         spent.update({**join.costs, "memory": join.most_memory})
 

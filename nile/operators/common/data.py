@@ -70,4 +70,4 @@ class Outputs:
         """The first outputs of the batch."""
         whole = {field.name: getattr(self, field.name) for field in fields(self)}
         cut: dict[str, Any] = {name: None if column is None else column[:count] for name, column in whole.items()}
-        return Outputs(**cut)
+        return type(self)(**cut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from nile.operators.common.start import UNIT
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.costs import CostTable
 
-__all__ = ["CERTAIN", "ChainJoin", "Joined", "Unsampled", "is_chain_join", "pairs_of"]
+__all__ = ["CERTAIN", "ChainJoin", "Joined", "Unsampled", "is_chain_join"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -84,15 +84,6 @@ def is_chain_join(plan: JoinPlan) -> bool:
     """
     named = plan.preferred and (plan.preference == "asc" or plan.strategy != "")
     return plan.is_exact and plan.output == "pairs" and not named
-
-
-def pairs_of(joined: Windowed) -> tuple[WindowJoin | None, Iterator[tuple[Array, Array]]]:
-    """(the running join, where there is a window; ordinals of all pairs, in the order in which they complete)."""
-    if joined.window is None:
-        return None, joined.exact.pairs()
-    running = WindowJoinPlan(WindowGraph.uniform(2, joined.window), threads=joined.threads).start()
-    blocks = running.run((joined.left.ts, joined.right.ts), joined.window_codes)
-    return running, ((block[:, 0], block[:, 1]) for block in blocks)
 
 
 class Unsampled:
@@ -162,16 +153,22 @@ class ChainJoin(Unsampled):
 
     _running: WindowJoin | None = None
 
-    def run(self) -> Iterator[Outputs]:
-        """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share."""
-        for left, right in self._blocks():
-            for begin in range(0, left.shape[0], _CHUNK):
-                part = left[begin : begin + _CHUNK]
-                yield Outputs(left=part, right=right[begin : begin + _CHUNK], weight=CERTAIN[: part.shape[0]])
+    def run(self, make: Callable[[Outputs], Outputs] | None = None) -> Iterator[Outputs]:
+        """All pairs, in batches of up to 65,536; columns are parts of longer ones, weights one array that all share.
 
-    def _blocks(self) -> Iterator[tuple[Array, Array]]:
-        self._running, found = pairs_of(self._joined)
-        return found
+        make: what each batch is given to, on the thread that found it.
+        """
+
+        def outputs(block: Array) -> Outputs:
+            made = Outputs(left=block[:, 0], right=block[:, 1], weight=CERTAIN[: block.shape[0]])
+            return made if make is None else make(made)
+
+        joined = self._joined
+        if joined.window is None:
+            yield from joined.exact.made(outputs)
+            return
+        self._running = WindowJoinPlan(WindowGraph.uniform(2, joined.window), threads=joined.threads).start()
+        yield from self._running.made((joined.left.ts, joined.right.ts), joined.window_codes, outputs)
 
     @property
     def memory(self) -> Memory:
