@@ -332,7 +332,7 @@ class BoundJoin:
         window = "the whole stream" if self.window is None else format_duration(self.window)
         keys = " = ".join(place.keyed for place in self.places)
         exactly = "every tuple probes"
-        if is_chain_join(plan) and not can_rank(plan) and (self.is_pair or not plan.preferred):
+        if is_chain_join(plan) and not can_rank(plan):
             exactly = TOLD["chain"]
         elif self.is_pair and is_outlier_join(plan):
             exactly = "tuples that may have partners are counted, then outliers' pairs made"

@@ -11,7 +11,7 @@ import numpy as np
 
 from nile.answers.join_outputs import JoinOutputs, columns_of
 from nile.answers.tabular import Members
-from nile.base.contiguous import taken
+from nile.base.contiguous import gathered
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -296,10 +296,11 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _taken(self, part: Outputs) -> pa.RecordBatch:
         left, right = self.streams
         left_time, right_time = self._times
+        keys = self.joined.left_keys
         return pa.RecordBatch.from_arrays(
             [pa.array(left.places(part.left)), pa.array(right.places(part.right)),
-             taken(self.joined.left_keys, part.left), taken(left_time, part.left), taken(right_time, part.right),
-             pa.array(part.weight)],
+             gathered(part.key, keys, part.left), gathered(part.left_ts, left_time, part.left),
+             gathered(part.right_ts, right_time, part.right), pa.array(part.weight)],
             schema=self._row_schema,
         )  # fmt: skip
 

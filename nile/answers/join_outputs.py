@@ -94,7 +94,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
             self._once_more, len if plan.output == "pairs" else lambda part: int(self._sizes(part).sum()),
             self._counted if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
-            width=8 * len(names) * (1 if plan.output == "pairs" else 3) + 8,
+            width=8 * len(names) * (1 if plan.output == "pairs" and plan.strategy in ("", "promise") else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled
 

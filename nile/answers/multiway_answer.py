@@ -69,7 +69,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         elif can_rank(plan) and plan.fraction >= 1.0:
             self._join = RankedCombinations(plan, joined)
             running = self._join.run()
-        elif is_chain_join(plan) and not plan.preferred:  # a preference has the order of standing queries
+        elif is_chain_join(plan):
             self._join = ExactCombinations(plan, joined)
             running = self._join.run()
         else:

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.contiguous import words_of
 from nile.engine.database import Database
 from nile.exact.join.chain import encode, window_codes
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
 from nile.exact.join.shared import in_all
 from nile.operators.inputs.joining import Joinable, load_stream
+from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.forecast import Admission, Work, best_keys
 from nile.operators.strategies.looking import Look
@@ -70,6 +72,7 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     say("joining and counting, by the number of keys")
     found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
     found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)
+    found["list"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _by_key)
     alone = _database(2 * _TUPLES, 1 << 16).join("a", "b", on="k", window=1e-9)
     found["chain"] = max(_LEAST, (_ns(lambda: _asked(alone)) - found["begin"]) / (2 * tuples) - found["code"])
     say("partners and pairs")
@@ -135,6 +138,13 @@ def _listed(joined: Joinable) -> int:
     exact, window = joined.exact, -1 if joined.window is None else joined.window
     lists = Lists((exact.left_ts, exact.right_ts), (exact.left_code, exact.right_code), window, exact.keys, threads=1)
     return sum(block.shape[0] for block in lists.pairs())
+
+
+def _by_key(joined: Joinable) -> int:
+    exact = joined.exact
+    ts = exact.left_ts, exact.right_ts
+    lists = Lists(ts, (exact.left_code, exact.right_code), -1, exact.keys, threads=1)
+    return KeyPairs(lists, ts, joined.window, words_of(joined.left_keys)).pairs
 
 
 def _counted(joined: Joinable) -> int:
@@ -206,7 +216,7 @@ def _pairs(join: float) -> dict[str, Any]:
     """What partners and pairs cost beside joining, by how many a tuple has.  join: ns per tuple, among few keys."""
     among = {knot: _pairs_among(1 << knot, join) for knot in _MATCHES}
     told: dict[str, Any] = dict(among[_MATCHES[2]])
-    for step in ("pair", "emit"):
+    for step in ("pair", "emit", "keyed"):
         told[step] = tuple((float(knot), max(_LEAST, found[step])) for knot, found in among.items())
     return {step: ns if isinstance(ns, tuple) else max(_LEAST, ns) for step, ns in told.items()}
 
@@ -224,6 +234,8 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
     asked = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
     rows = [_asked(query) for query in asked]
     spent = [_ns(partial(_asked, query), 3) for query in asked]
+    best = [query.prefer("desc").using(strategy="counts") for query in asked]
+    by_key = [_ns(partial(_asked, query, 1.0), 3) for query in best]
     branch = max(0.0, _ns(lambda: _listed(sparse), 3) / tuples - join)
     pair = (spent[1] - spent[0] - branch * tuples) / (rows[1] - rows[0])
     counted = CountedJoin(dense.exact, standing=False)
@@ -232,6 +244,7 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
     return {
         "branch": branch,
         "pair": pair,
+        "keyed": (by_key[1] - by_key[0]) / (rows[1] - rows[0]),
         "emit": written + max(0.0, pair - _ns(lambda: _listed(dense), 3) / rows[1]),
         "draw": (draw := _ns(lambda: _drawn(counted, 1e-6), 3) / tuples),
         "drawn": max(0.0, (_ns(lambda: _drawn(counted, 0.5), 3) - draw * tuples) / half - written),
@@ -278,5 +291,5 @@ def _told(counted: CountedJoin) -> Any:
     return told(counted, which, admission, (_TUPLES, _TUPLES), _GAP, _TUPLES * _GAP, 0.95)
 
 
-def _asked(query: Any) -> int:
-    return sum(len(batch) for batch in query.run().batches())
+def _asked(query: Any, budget: float | None = None) -> int:
+    return sum(len(batch) for batch in query.run(budget).batches())

@@ -64,7 +64,7 @@ def test_which_budgets_a_clock_bounds() -> None:
 def test_what_was_spent_is_told_by_part_with_cpu_time_beside() -> None:
     db = _database(40_000)
     for costs, steps in (
-        ("machine", {"read", "look", "admit", "copy", "join", "hand out"}),
+        ("machine", {"read", "look", "admit", "copy", "list", "join", "hand out"}),
         ("engine", {"insert", "hit"}),
     ):
         answer = db.join("a", "b", on="k", window="100 s").prefer("desc").using(costs=costs).run(0.5)

@@ -114,6 +114,7 @@ def as_tuples_come() -> Iterator[None]:
         patch(f"{where}.is_sampled", is_followed), patch(f"{where}.Sampler", made),
         patch("nile.answers.join_answer.is_chain_join", lambda _: False),
         patch("nile.answers.join_answer.is_outlier_join", lambda _: False),
+        patch("nile.answers.multiway_answer.is_chain_join", lambda _: False),
         patch("nile.operators.multiway.multiway.expect", unaware),
         patch("nile.operators.multiway.multiway.draws_ranges", lambda _: False),
         patch("nile.operators.multiway.multiway.plan_rates", lambda state, *_, **__: state),

@@ -13,6 +13,7 @@ from nile.aggregates.catalogue import CATALOGUE, general
 from nile.answers.answer import Answer
 from nile.answers.bound_join import BoundJoin, Place
 from nile.answers.join_query import BoundJoinAggregate
+from nile.base.contiguous import taken
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
@@ -154,11 +155,12 @@ class PreferredJoin:
         """Columns of some combinations.  held: of each stream, its columns by name; ordinals: into these."""
         arrays, names = [], []
         for stream, columns, at in zip(self.streams, held, ordinals, strict=True):
-            rows = pa.array(at)
             for field in stream.fields:
-                column = columns[field.name.removeprefix(f"{stream.alias}.")].take(rows)
+                column = columns[field.name.removeprefix(f"{stream.alias}.")]
                 if isinstance(column, pa.ChunkedArray):
-                    column = column.combine_chunks()
+                    column = column.take(pa.array(at)).combine_chunks()
+                else:
+                    column = taken(column, at)
                 arrays.append(column if column.type == field.type else column.cast(field.type))
                 names.append(field.name)
         if self._weighted or not arrays:

@@ -48,6 +48,7 @@ class Outputs:
 
     Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
     query: int64 [n], where several standing queries found them.
+    left_ts, right_ts, key: int64 [n], times of pairs, ns, and the eight bytes of each key, where they are known.
     """
 
     left: Array
@@ -57,6 +58,9 @@ class Outputs:
     low: Array | None = None
     high: Array | None = None
     query: Array | None = None
+    left_ts: Array | None = None
+    right_ts: Array | None = None
+    key: Array | None = None
 
     def __len__(self) -> int:
         return int(self.weight.shape[0])

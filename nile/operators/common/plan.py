@@ -64,8 +64,8 @@ class JoinPlan:
     outlier_cap: the most tuples of a key, both streams together, that make a pair an outlier.  queue: of `paper`, one
     of QUEUES.  waiting: arrivals that may wait for credit before the oldest is shed; None: see `patience`.
     blind: test only, every sketch estimate is read as 0.  preferred: whether a preference was
-    given; a whole answer of n streams then comes in the order that standing queries give it in too, unless it is
-    `ordered`; else in that of `nile.exact`, which differs only among what one arrival completes.
+    given; a whole answer comes in the order of `nile.exact` all the same, unless it is `ordered`: that of standing
+    queries differs only among what one arrival completes.
     strategy: one of STRATEGIES; "": that of the method, at the prices of `costs`.
     first: only so many outputs, the most promising ones first; None: all that the budget buys.
     ordered: a preference was given and no budget, which asks for the whole answer, the most promising outputs first.

@@ -69,7 +69,7 @@ class Work:
 
     keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
     that admits tuples; pair, emit: a pair of the exact join, and one written from lists, of tuples that lie near each
-    other; far: of all tuples besides.
+    other; far: of all tuples besides; keyed: a pair written key after key.
     """
 
     def __init__(self, look: Look, prices: Prices) -> None:
@@ -85,6 +85,7 @@ class Work:
         self._matches = look.pairs / max(1, self.tuples)
         self.pair = prices.pairing(self._matches, self.hashed)
         self.emit = prices.emitting(self._matches, self.hashed)
+        self.keyed = prices.keying(self._matches, self.hashed)
         self._within = 0.5 * look.closeness * self.tuples
         self._chained = self._within <= _SHORT and self.tuples >= _LONG
         self.far = self.farther(1.0)
@@ -118,19 +119,26 @@ class Work:
         """Some of the tuples counted and listed."""
         return tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
 
+    def listing(self, tuples: float, keys: float) -> float:
+        """Some of the tuples listed by key, those without partners told by their keys where many have none."""
+        sifted = 0.0
+        if self._paired < _MANY:
+            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
+        return sifted + tuples * (self.coding(keys, tuples) + self.prices.listing(keys))
+
     def outliers(self, tuples: float, keys: float) -> float:
-        """The same where outliers alone are wanted: of keys that both streams have, if few do."""
+        """As `counting` where outliers alone are wanted: of keys that both streams have, if few do."""
         if self._paired >= _MANY:
             return self.counting(tuples, keys)
         return self.sifting(tuples) + self.counting(self._paired * tuples, self._paired * keys)
 
     def taking(self, share: float, *, counting: bool, outliers: bool = False) -> float:
-        """A tuple that came in, where a share of the keys does: copied, and joined, counted or sifted for outliers."""
+        """A tuple that came in, where a share of the keys does: copied, and listed, counted or sifted for outliers."""
         prices, keys = self.prices, max(1.0, share * self.keys)
         copied = prices.copy + self.hashed * prices.text
         if outliers:
             return copied + self.outliers(1.0, keys)
-        step = prices.counting(keys) if counting else prices.joining(keys, 0.5)
+        step = prices.counting(keys) if counting else prices.listing(keys)
         return copied + self.coding(keys, share * self.tuples) + step
 
 
@@ -145,17 +153,19 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     n, pairs, prices = work.tuples, look.pairs, work.prices
     whole = work.exact(pairs)
     asc = preference == "asc"
-    counted = work.reading + work.looking + (work.outliers if asc else work.counting)(n, work.keys)
+    desc = preference == "desc"
+    counting = work.outliers if asc else work.listing if desc else work.counting
+    counted = work.reading + work.looking + counting(n, work.keys)
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
-    emit = work.emit + work.far
+    emit = work.keyed if desc else work.emit + work.far
     exact = Forecast("exact", counted + wanted * emit if asc else whole, wanted, 1.0, "every pair")
     if preference == "weighted":
         counted, emit = counted + prices.solve + n * prices.draw, emit + prices.drawn
     few = min(wanted, max(0.0, SPARE * grant - counted) / emit)
     what = {
         "asc": "outliers alone",
-        "desc": "the pairs of the tuples with most matches",
+        "desc": "the pairs of the keys with most per tuple",
         "weighted": "pairs drawn evenly from all",
     }[preference]
     counts = Forecast(
@@ -178,17 +188,17 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         "promise", work.reading + n * (prices.code + prices.promise), pairs * min(1.0, grant / whole), 0.0,
         "promising regions tuple by tuple: for streams that come as they go",
     )  # fmt: skip
-    if preference != "desc":
+    if not desc:
         return [exact, counts, keys, summary, promise]
     return [exact, counts, keys, _prefix(look, work, base, SPARE * grant), summary, promise]
 
 
 def _prefix(look: Look, work: Work, base: float, grant: float) -> Forecast:
     """The largest first part of both streams that the grant pays for.  base: ns of what comes before."""
-    tuples = work.joining(work.tuples, work.keys, look.pairs)
+    tuples = work.listing(work.tuples, work.keys)
 
     def pairs(share: float) -> float:
-        return look.pairs_within(share) * look.pairs * (work.pair + work.farther(share))
+        return look.pairs_within(share) * look.pairs * work.keyed
 
     low, high = 0.0, 1.0
     for _ in range(20):
@@ -207,17 +217,16 @@ def _prefix(look: Look, work: Work, base: float, grant: float) -> Forecast:
 def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:
     """The best that the grant pays for; of equals the cheapest.  Promise and summary are chosen by name alone.
 
-    start: ns beyond the grant at which the whole answer is still better than a part of it for little less.  Where the
-    grant pays for no pair of any, since a pass over the input costs more, the exact answer.
+    start: ns beyond the grant at which the whole answer is still better than a part of it that finds less for each ns.
+    Where the grant pays for no pair of any, since a pass over the input costs more, the exact answer.
     """
     finding = [each for each in candidates if each.strategy not in ("promise", "summary")]
     exact = next(each for each in finding if each.strategy == "exact")
     least = min(1.0, _LEAST * exact.pairs)
     paid = [each for each in finding if each.cost <= grant and (each.pairs >= least > 0.0 or each is exact)]
-    paid += [exact] * (grant < exact.cost <= grant + start)
-    if not paid:
-        return exact
-    return max(paid, key=lambda each: (each.quality, -each.cost))
+    best = max(paid, key=lambda each: (each.quality, -each.cost), default=exact)
+    near = grant < exact.cost <= grant + start and best.quality * exact.cost <= exact.quality * best.cost
+    return exact if near else best
 
 
 def best_keys(
@@ -225,7 +234,7 @@ def best_keys(
 ) -> Admission:
     """As many slots as the room pays for, in ns, the best first.
 
-    weighed: by `Look.weighed`; counting: whether tuples that come in are counted, not only joined; done: bool [slots],
+    weighed: by `Look.weighed`; counting: whether tuples that come in are counted, not only listed; done: bool [slots],
     which are left out.
     """
     tuples, wanted, order = weighed
@@ -234,7 +243,7 @@ def best_keys(
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
     whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
     price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
-    emit = work.emit if counting else work.pair
+    emit = work.emit if counting else work.keyed
     costs = tuples[order] * price
     taking = np.cumsum(costs)
     written = np.cumsum(wanted[order] * emit)

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.contiguous import words_of
+from nile.exact.join.listed import Lists
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
-from nile.operators.strategies.admitted import Admitted
+from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, best_keys, reading
@@ -124,18 +126,12 @@ class StrategyJoin:
         way, prices, far = self.choice.way, self.prices, 0.0
         if self.choice.has_looked:
             work = self.choice.work
-            pair, emit = work.pair, work.emit
-            if way == "prefix":
-                assert self.choice.forecast.admission is not None
-                far = work.farther(float(self.choice.forecast.admission.level[0]))
-            elif way != "keys":
-                far = work.far
+            pair, emit, keyed = work.pair, work.emit, work.keyed
+            far = 0.0 if way == "keys" else work.far
         else:
-            pair, emit = prices.pairing(_USUAL), prices.emitting(_USUAL)
+            pair, emit, keyed = (price(_USUAL) for price in (prices.pairing, prices.emitting, prices.keying))
         if self.plan.preference == "desc":
-            if way in ("exact", "prefix"):
-                return pair + far
-            return pair if way == "keys" else emit + far
+            return pair + far if way == "exact" else keyed
         if self.plan.preference == "weighted":
             return pair + far if way == "exact" else emit + far + prices.drawn
         return emit + far
@@ -152,6 +148,13 @@ class StrategyJoin:
         self.choice.known = self._outputs
 
     def _counts(self) -> Iterator[Outputs]:
+        if self.plan.preference == "desc":
+            ts, window = (self._joined.left.ts, self._joined.right.ts), self._joined.window
+            lists = Lists(ts, self._joined.window_codes, -1 if window is None else window, threads=1)
+            found = self._listed(lists, sum(self._tuples))
+            self.choice.known = found.pairs
+            yield from self._best(found)
+            return
         counted = self._counted(self._joined, sum(self._tuples), None)
         self.choice.known = counted.pairs
         one, none = np.ones(1), np.zeros(0, np.uint8)
@@ -180,12 +183,12 @@ class StrategyJoin:
             yield from self._round(admission)
 
     def _prefix(self) -> Iterator[Outputs]:
-        forecast = self.choice.forecast
-        assert forecast.admission is not None
-        came = self.choice.look.first(float(forecast.admission.level[0]))
+        admission = self.choice.forecast.admission
+        assert admission is not None
+        came = self.choice.look.first(float(admission.level[0]))
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
-        yield from self._joined_of(came, forecast.pairs)
+        yield from self._best(self._listed(came.listed, len(came)))
 
     def _round(self, admission: Admission) -> Iterator[Outputs]:
         """What a pass over both streams takes in, joined."""
@@ -196,25 +199,26 @@ class StrategyJoin:
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
         if self.plan.preference == "desc":
-            yield from self._joined_of(came, admission.pairs)
+            yield from self._best(self._listed(came.listed, len(came)))
             return
         counted = self._counted(came, len(came), came.places)
         yield from self._found(counted, admission, (came.left.stratum, came.right.stratum))
 
-    def _joined_of(self, came: Admitted, pairs: float) -> Iterator[Outputs]:
-        """All pairs of tuples that came in, as they complete, as many as the grant pays for.  pairs: expected."""
-        keys = max(1.0, self.choice.work.keys * len(came) / max(1, sum(self._tuples)))
-        self._spend("join", self.choice.work.joining(len(came), keys, pairs))
-        lists = came.listed
-        self._bytes = max(self._bytes, lists.memory)
-        room = int(min(float(self._most - self._outputs), max(0.0, self._left) / self._pair))
-        for block in lists.pairs():
-            left, right = block[:room].T
-            if left.shape[0]:
-                yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
-            room -= left.shape[0]
-            if room <= 0:
-                break
+    def _listed(self, lists: Lists, tuples: int) -> KeyPairs:
+        """So many tuples by key.  lists: by their places in the streams."""
+        if self.choice.has_looked:
+            work = self.choice.work
+            self._spend("list", work.listing(tuples, max(1.0, work.keys * tuples / max(1, sum(self._tuples)))))
+        else:
+            self._spend("list", tuples * (self.prices.code + self.prices.listing(0.25 * tuples)))
+        ts = self._joined.left.ts, self._joined.right.ts
+        found = KeyPairs(lists, ts, self._joined.window, words_of(self._joined.left_keys))
+        self._bytes = max(self._bytes, found.nbytes)
+        return found
+
+    def _best(self, found: KeyPairs) -> Iterator[Outputs]:
+        """The pairs of the best keys, as many as the grant pays for."""
+        return found.written(int(min(float(self._most - self._outputs), max(0.0, self._left) / self._pair)))
 
     def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
         """places: of the tuples of either stream, what they are told as; None: as they are."""

@@ -35,11 +35,12 @@ class Prices:
     besides; code, a number as the joins take it; encode, a key of text instead, and dense, numbers far apart besides,
     by how many distinct ones there are; sift, told by its key whether it may have partners; join, the exact join, by
     distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
-    count, its range of matches and its place in its key's list, by distinct keys; promise, queues of promising regions.
+    count, its range of matches and its place in its key's list, by distinct keys; list, its place there, and its key's
+    pairs counted, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
     Per pair, columns handed out, by how many a tuple has: pair, of the exact join; emit, written from lists in any
-    order, and, of a sample, drawn; named, besides where the key is text; far, besides, by how many tuples lie in the
-    window, over the root of how many pairs an arrival has.
+    order, and, of a sample, drawn; keyed, written key after key; named, besides where the key is text; far, besides, by
+    how many tuples lie in the window, over the root of how many pairs an arrival has.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
@@ -65,9 +66,11 @@ class Prices:
     chain: float = 6.5
     branch: float = 11.0
     count: Curve = ((8.0, 15.3), (14.0, 17.5), (17.0, 26.0), (20.0, 50.0))
+    list: Curve = ((8.0, 11.0), (14.0, 12.5), (17.0, 18.5), (20.0, 38.0))
     promise: float = 600.0
-    pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.5), (8.0, 7.2))
+    pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.2), (8.0, 6.9))
     emit: Curve = ((0.0, 16.0), (1.0, 13.0), (3.0, 10.0), (5.0, 9.0), (8.0, 9.0))
+    keyed: Curve = ((0.0, 19.0), (1.0, 13.0), (3.0, 7.0), (5.0, 4.8), (8.0, 3.9))
     named: Curve = ((0.0, 7.0), (1.0, 5.5), (3.0, 4.2), (6.0, 3.4))
     far: Curve = ((13.0, 0.1), (14.0, 2.5), (16.0, 8.0), (17.0, 17.0), (18.0, 30.0), (20.0, 55.0))
     draw: float = 6.0
@@ -91,6 +94,10 @@ class Prices:
         """Per pair written from lists."""
         return along(self.emit, matches) + hashed * along(self.named, matches)
 
+    def keying(self, matches: float, hashed: float = 0.0) -> float:
+        """Per pair written key after key."""
+        return along(self.keyed, matches) + hashed * along(self.named, matches)
+
     def reaching(self, matches: float, within: float) -> float:
         """Per pair besides, where so many tuples lie in a window: what was there last is in no near cache any more."""
         return along(self.far, within) / sqrt(max(1.0, matches))
@@ -106,6 +113,10 @@ class Prices:
     def joining(self, keys: float, matches: float, *, chained: bool = False) -> float:
         """Per tuple: the exact join, where a tuple completes so many pairs.  chained: of many in a short window."""
         return (self.chain if chained else along(self.join, keys)) + self.branch * min(1.0, matches)
+
+    def listing(self, keys: float) -> float:
+        """Per tuple: its place in its key's list, and its key's pairs counted."""
+        return along(self.list, keys)
 
     def counting(self, keys: float) -> float:
         """Per tuple: its matches counted and its place listed."""
