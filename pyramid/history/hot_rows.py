@@ -119,7 +119,7 @@ def together(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordB
         batch = batches[0]
         if batch.get_total_buffer_size() <= 2 * batch.nbytes + 65_536:
             return batch
-        return batch.take(pa.array(np.arange(len(batch))))  # a slice would keep all of what it was cut from
+        batches = [batch, batch.slice(0, 0)]  # a slice would keep all of what it was cut from
     columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
