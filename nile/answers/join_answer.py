@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 
 from nile.answers.join_outputs import JoinOutputs, columns_of
 from nile.answers.tabular import Members
-from nile.base.contiguous import gathered
+from nile.base.contiguous import gathered, taker
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -278,8 +278,10 @@ class JoinAnswer(JoinOutputs[Outputs]):
         )  # fmt: skip
 
     @cached_property
-    def _times(self) -> list[pa.Array]:
-        return [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
+    def _takers(self) -> list[tuple[pa.DataType, Callable[[Array], pa.Array]]]:
+        """Of the key, and of the times of both: the type, and what takes them."""
+        times = [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
+        return [(column.type, taker(column)) for column in (self.joined.left_keys, *times)]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """As of every join."""
@@ -295,12 +297,11 @@ class JoinAnswer(JoinOutputs[Outputs]):
 
     def _taken(self, part: Outputs) -> pa.RecordBatch:
         left, right = self.streams
-        left_time, right_time = self._times
-        keys = self.joined.left_keys
+        key, left_time, right_time = self._takers
         return pa.RecordBatch.from_arrays(
             [pa.array(left.places(part.left)), pa.array(right.places(part.right)),
-             gathered(part.key, keys, part.left), gathered(part.left_ts, left_time, part.left),
-             gathered(part.right_ts, right_time, part.right), pa.array(part.weight)],
+             gathered(part.key, *key, part.left), gathered(part.left_ts, *left_time, part.left),
+             gathered(part.right_ts, *right_time, part.right), pa.array(part.weight)],
             schema=self._row_schema,
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ combinations complete; anything else is joined input by input, by sorting, with 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
-from nile.base.contiguous import counts_rows, taken
+from nile.base.contiguous import counts_rows, taker
 from nile.exact.join.chain import ExactJoin, encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.shared import run_shared
@@ -84,17 +84,18 @@ def joined(
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
-        places = _places_among(sides, wanted)
-        yield from chain.made(lambda block: _materialised(sides, list(block.T), node.condition, wanted, places))
+        rows = _rows_of(sides, node.condition, wanted)
+        yield from chain.made(lambda block: rows(block.T))
         return
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
-        for both in pairs_in_order(codes, [side.ts for side in sides], _CHUNK):
-            yield _materialised(sides, both, node.condition, wanted)
+        rows = _rows_of(sides, node.condition, wanted, numbered=False)
+        yield from map(rows, pairs_in_order(codes, [side.ts for side in sides], _CHUNK))
         return
     index = _combinations(node, sides)
+    rows = _rows_of(sides, node.condition, wanted, numbered=False)
     for begin in range(0, index[0].shape[0], _CHUNK):
-        yield _materialised(sides, [one[begin : begin + _CHUNK] for one in index], node.condition, wanted)
+        yield rows([one[begin : begin + _CHUNK] for one in index])
 
 
 def combinations_of_rows(node: Join, sides: Sequence[Side], bases: Sequence[int]) -> list[Array] | None:
@@ -212,13 +213,11 @@ def _window_joined(
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
     codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
     ts = [side.ts for side in sides if side.ts is not None]
-    places = _places_among(sides, wanted)
-
-    def rows(block: Array) -> pa.RecordBatch:
-        return _materialised(sides, list(block.T), condition, wanted, places)
-
-    alone = codes is None or len(sides) == 2
-    yield from join.made(ts, codes, rows) if alone else map(rows, run_shared(join.run, ts, codes or ()))
+    rows = _rows_of(sides, condition, wanted)
+    if codes is None or len(sides) == 2:
+        yield from join.made(ts, codes, lambda block: rows(block.T))
+    else:
+        yield from (rows(block.T) for block in run_shared(join.run, ts, codes))
     if spent is not None:
         spent.update({**join.costs, "memory": join.most_memory})
 
@@ -269,33 +268,34 @@ def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Arra
     return _column(sides[0], one), _column(sides[1], other)
 
 
-def _places_among(sides: Sequence[Side], wanted: frozenset[str] | None) -> frozenset[str]:
-    """Columns that number the rows of their input from 0 on, so that what is taken of them are the places themselves.
+def _rows_of(
+    sides: Sequence[Side], condition: Node | None, wanted: frozenset[str] | None, *, numbered: bool = True
+) -> Callable[[Iterable[Array]], pa.RecordBatch]:
+    """What makes the rows of combinations, given the row of each input in each of them: int64 [c] each.
 
-    None where an input has none: a block of places is kept whole as long as one column of it is.
+    numbered: whether columns that number the rows of their input from 0 on may be these places: where each input has
+    one, as a block of places is kept whole as long as one column of it is.
     """
-    found = [
-        {name for name in side.batch.schema.names if name in (wanted or ()) and counts_rows(_column(side, name))}
+    looked_at = None if wanted is None else wanted.union(() if condition is None else columns_of(condition))
+    columns = [
+        {name: _column(side, name) for name in side.batch.schema.names if looked_at is None or name in looked_at}
         for side in sides
     ]
-    return frozenset().union(*found) if all(found) else frozenset()
+    if not any(columns):  # a batch without columns has no length, so one at least is taken
+        at = next(k for k, side in enumerate(sides) if side.batch.num_columns)
+        columns[at] = {sides[at].batch.schema.names[0]: sides[at].batch.column(0)}
+    asked = wanted if numbered and wanted else ()
+    counting = [{name for name in own if name in asked and counts_rows(own[name])} for own in columns]
+    places = set().union(*counting) if all(counting) else ()
+    takers = [[pa.array if name in places else taker(own[name]) for name in own] for own in columns]
+    schema = pa.schema([(name, column.type) for own in columns for name, column in own.items()])
 
+    def rows(index: Iterable[Array]) -> pa.RecordBatch:
+        arrays = [take(at) for own, at in zip(takers, index, strict=True) for take in own]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return batch if condition is None else filtered(condition, batch)
 
-def _materialised(
-    sides: Sequence[Side], index: Sequence[Array], condition: Node | None, wanted: frozenset[str] | None,
-    places: frozenset[str] = frozenset(),
-) -> pa.RecordBatch:  # fmt: skip
-    names = [name for side in sides for name in side.batch.schema.names]
-    if wanted is not None:
-        # A batch without columns has no length, so one at least is taken.
-        looked_at = wanted.union(() if condition is None else columns_of(condition))
-        names = [name for name in names if name in looked_at] or names[:1]
-    arrays = []
-    for side, rows in zip(sides, index, strict=True):
-        mine = [name for name in side.batch.schema.names if name in names]
-        arrays += [pa.array(rows) if name in places else taken(_column(side, name), rows) for name in mine]
-    batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    return batch if condition is None else filtered(condition, batch)
+    return rows
 
 
 def _combinations(node: Join, sides: Sequence[Side]) -> list[Array]:
