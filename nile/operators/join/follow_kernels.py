@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.operators.join.sample_kernels import DRAWN, EXPECTED, Sampling, draw, emit, join
+from nile.operators.join.sample_kernels import draw, emit, join
+from nile.operators.join.sampling import DRAWN, EXPECTED, Sampling
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import held_at, passed, take_arrival, unit
 from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, meet, rates, thinning_of

@@ -14,10 +14,10 @@ from nile.preferences import state as st
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from nile.operators.join import follow_kernels, sample_kernels
+    from nile.operators.join import follow_kernels, sampling
 else:
     follow_kernels = lazy("nile.operators.join.follow_kernels")
-    sample_kernels = lazy("nile.operators.join.sample_kernels")
+    sampling = lazy("nile.operators.join.sampling")
 
 __all__ = ["Follower", "draws_ranges", "expect", "is_followed", "is_timed"]
 
@@ -75,12 +75,12 @@ class Follower:
     def __init__(self, plan: JoinPlan) -> None:
         none = np.zeros((0, 0))
         whole = np.zeros(0, np.int64)
-        real = np.zeros(sample_kernels.REAL_FIELDS)
-        self.sampling = sample_kernels.Sampling(
+        real = np.zeros(sampling.REAL_FIELDS)
+        self.sampling = sampling.Sampling(
             level=none, left=none, right=none, rate=none, slot=np.zeros((0, 0), np.uint8), ends=whole,
             to_come=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0), right_thinned=np.zeros(0),
             changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
-            block=np.zeros((0, 0, sample_kernels.BLOCK_FIELDS), np.int64), luck=np.zeros(0),
+            block=np.zeros((0, 0, sampling.BLOCK_FIELDS), np.int64), books=np.zeros(0), luck=np.zeros(0),
             at=np.array([0, -1, 0, 0], np.int64), real=real,
         )  # fmt: skip
         phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())

@@ -12,18 +12,35 @@ Why it scatters little.  Coins fall in blocks: of so many tuples of a stratum in
 whichever it is, so that what comes in is spread as what came is.  A block's length is set when it begins, by what was
 known before.  Each stratum has ticks of its own, and the places that tell which pair step by the golden ratio, so that
 heavy keys and all ages get their share.
-Ranges.  A record has one weight for many pairs, so there the coins of tuples move in steps, by halves, and a range is
-cut where they moved: at the ordinals that `changes` lists.
+Ranges: `nile.operators.join.record_kernels`.
 Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nile.operators.join.learning_kernels import is_looked_at, may_hold, slot_of
+from nile.operators.join.record_kernels import comes, emit_records, foresee, stepped, take
+from nile.operators.join.sampling import (
+    AHEAD,
+    APART,
+    ASKING,
+    BEGAN,
+    DRAWN,
+    EXPECTED,
+    LAST,
+    LENGTH,
+    MET,
+    PLACE,
+    TICKS,
+    TOTAL,
+    WITHIN,
+    Sampling,
+    to_come,
+)
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import (
     held_at,
@@ -39,7 +56,6 @@ from nile.preferences.arrival_kernels import (
 from nile.preferences.state import Output, State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
-from nile.pyramid.grid.list_kernels import ordinal_at, rank_from
 from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -47,51 +63,9 @@ _MOST = 2.0  # of the factor
 _LEAST = 1.0 / 64.0
 _ONE_BLOCK = 0.25  # of the tuples that what is left pays for, the most that one block may let in
 _ONE_ENTRY = 0.5  # of all that is left to spend, the most that the pairs of one tuple may take
-_LOWER, _HIGHER = 0.7, 1.6  # of the factor over its step: beyond these it moves by one
 _GOLDEN = 0.6180339887498949
 _EVEN = 0.5  # of a rate: below it blocks have one tuple that comes in, above it one that stays out
 _LONGEST = float(1 << 40)
-_HIGHEST = 4.0  # steps: records of tuples that find nothing are planned, and cost nothing
-
-# `at`: the sampler's own place.
-TICKS, LAST, CHANGED, DRAWN = 0, 1, 2, 3
-AT_FIELDS = 4
-"""TICKS: passed so far; LAST: the pair of the entry in progress that was emitted last, -1: none; CHANGED: how often the
-coins of tuples have moved (ranges); DRAWN: pairs, or under ranges tuples, drawn so far."""
-# `lines`, of a stratum: where the next tick lies, ahead of what has been passed, and within its unit.
-# `block`, of a stream's stratum: tuples of the block in progress, below 0 where one stays out rather than comes in;
-# which; how many have passed; the segment it began in.
-LENGTH, PLACE, MET, BEGAN = 0, 1, 2, 3
-BLOCK_FIELDS = 4
-# `real`: two of `lines`, where there is one alone; what is planned to be spent; the
-# factor of tuples' coins under ranges; draws expected of what has been passed; how far apart draws of an entry lie;
-# what asking a lent grid costs whether the other stream has a tuple's key at all, 0: it is not asked.
-AHEAD, WITHIN, TOTAL, STEP, EXPECTED, APART, ASKING = 0, 1, 2, 3, 4, 5, 6
-REAL_FIELDS = 7
-CHANGES = 256
-"""The most often that the coins of tuples may move under ranges."""
-
-
-class Sampling(NamedTuple):
-    """The plan and the place of a sampler: s segments of the input, k strata."""
-
-    level: Array  # float64 [s, k]
-    left: Array  # float64 [s, k]
-    right: Array  # float64 [s, k]
-    rate: Array  # float64 [s, k]
-    slot: Array  # uint8 [s, 4096]: the stratum of each part of the key space
-    ends: Array  # int64 [s]: the arrival with which each segment ends
-    to_come: Array  # float64 [b + 1]: what is planned to be spent from each of b parts of the input on
-    price: Array  # float64 [s]: of looking at a sampled tuple
-    every: Array  # int64 [s]: of so many arrivals one is sampled
-    left_thinned: Array  # float64 [left tuples]: the probability of each that came in by its own coin
-    right_thinned: Array  # float64 [right tuples]
-    changes: Array  # int64 [CHANGES, 2], ranges: of each time that coins moved, the next ordinals of left and right
-    lines: Array  # float64 [k, 2]; of one stratum alone the first two of `real`
-    block: Array  # int64 [2, k, 4], pairs
-    luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
-    at: Array  # int64 [4]
-    real: Array  # float64 [7]
 
 
 @part
@@ -104,36 +78,11 @@ def _left(st: State, p: Sampling) -> float:
 @part
 def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
     """By how much rates move: what is left to spend over what was planned to be spent from here on."""
-    parts = p.to_come.shape[0] - 1
-    at = np.float64(arrival) * parts / np.float64(arrivals)
-    part_of = min(np.int64(at), parts - 1)
-    planned = p.to_come[part_of] + (at - part_of) * (p.to_come[part_of + 1] - p.to_come[part_of])
+    planned = to_come(arrival, arrivals, p)
     if planned <= 0.0:
         return 1.0
     taking = st.prices[js.P_INSERT] + st.real[js.BOUNDS]
-    if st.setting[js.RANGES] and p.at[DRAWN] > 0:  # of a tuple as many records as coins have moved in its window
-        records = max(1.0, np.float64(st.whole[js.OUTPUTS]) / p.at[DRAWN])
-        planned *= (taking + records * st.prices[js.P_EMIT]) / (taking + st.prices[js.P_EMIT])
-        taking += records * st.prices[js.P_EMIT]
-    left = _left(st, p) - taking
-    return max(_LEAST, min(_HIGHEST if st.setting[js.RANGES] else _MOST, left / planned))  # type: ignore[no-any-return]
-
-
-@part
-def _stepped(factor: float, moved: bool, st: State, p: Sampling) -> float:
-    """ranges: the factor of tuples' coins, which stays what it is unless it must move.  moved: rates did, anyway."""
-    step = p.real[STEP]
-    if p.at[CHANGED] < CHANGES - p.ends.shape[0]:
-        while factor < _LOWER * step and step > _LEAST:
-            step *= 0.5
-        while factor > _HIGHER * step and step < _HIGHEST:
-            step *= 2.0
-    if moved or step != p.real[STEP]:
-        p.changes[p.at[CHANGED], 0] = st.whole[js.SEQUENCE]
-        p.changes[p.at[CHANGED], 1] = st.whole[js.SEQUENCE + 1]
-        p.at[CHANGED] += 1
-        p.real[STEP] = step
-    return step  # type: ignore[no-any-return]
+    return max(_LEAST, min(_MOST, (_left(st, p) - taking) / planned))  # type: ignore[no-any-return]
 
 
 @inlined
@@ -241,44 +190,6 @@ def emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
 
 
 @part
-def _emit_ranges(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
-    """Emit the records of the entry in progress, one for each part of it that came in by the same coins."""
-    w = st.whole
-    price = st.prices[js.P_EMIT]
-    side = w[js.ENTRY_SIDE]
-    ordinal = w[js.ENTRY_ORDINAL]
-    code = own.code[held_at(own, ordinal)]
-    level = st.left_admission[ordinal] if side == 0 else st.right_admission[ordinal]
-    came = p.left_thinned[ordinal] if side == 0 else p.right_thinned[ordinal]
-    while w[js.ACTIVE]:
-        if st.real[js.CREDIT] < price:
-            return True
-        at = w[js.WRITTEN]
-        if at == out.first.shape[0]:
-            return False
-        low = w[js.ENTRY_LOW]
-        match = ordinal_at(other, code, low)
-        high = w[js.ENTRY_HIGH]
-        for change in range(p.at[CHANGED]):
-            if p.changes[change, 1 - side] > match:
-                high = min(high, rank_from(other, code, p.changes[change, 1 - side]))
-                break
-        met_level = st.right_admission[match] if side == 0 else st.left_admission[match]
-        met_came = p.right_thinned[match] if side == 0 else p.left_thinned[match]
-        out.first[at] = 2 * ordinal + side
-        out.second[at] = low
-        out.third[at] = high
-        out.weight[at] = 1.0 / (min(level, met_level) * came * met_came * st.real[js.ENTRY_STEP])
-        w[js.WRITTEN] = at + 1
-        w[js.OUTPUTS] += 1
-        pay_hit(st, price)
-        w[js.ENTRY_LOW] = high
-        if high == w[js.ENTRY_HIGH]:
-            w[js.ACTIVE] = 0
-    return True
-
-
-@part
 def join(own: Side, other: Side, side: int, ordinal: int, st: State) -> int:
     """Take a tuple in, which is paid for, and find its pairs; returns how many, -1 when the arena must grow first."""
     at = held_at(own, ordinal)
@@ -312,9 +223,9 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
         if w[js.ACTIVE]:
             if ranges:
                 room = (
-                    _emit_ranges(left, right, st, p, out)
+                    emit_records(left, right, st, p, out)
                     if w[js.ENTRY_SIDE] == 0
-                    else _emit_ranges(right, left, st, p, out)
+                    else emit_records(right, left, st, p, out)
                 )
             else:
                 room = emit(left, right, st, p, out) if w[js.ENTRY_SIDE] == 0 else emit(right, left, st, p, out)
@@ -334,31 +245,33 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
             due = 0.0
             came = 0.0
             alone = False
-            blocked = False
+            met = False
+            chosen = False
             level = 0.0
             stratum = 0
             factor = 1.0
-            step = 1.0
+            kept = 0.0
             if ranges:
-                step = _stepped(_factor(arrival, order.shape[0], st, p), moved, st, p)
+                factor = stepped(arrival, order.shape[0], moved, st, p)
             if code >= 0:
                 if is_looked_at(arrival, p.every[segment], salt):
                     due = p.price[segment]
                 stratum = p.slot[segment, slot_of(h, salt)]
                 level = p.level[segment, stratum]
                 if unit(h, salt) < level:
-                    factor = _factor(arrival, order.shape[0], st, p)
-                    step = step if ranges else factor
-                    kept = min(1.0, step * (p.left if side == 0 else p.right)[segment, stratum])
+                    met = True
+                    if not ranges:
+                        factor = _factor(arrival, order.shape[0], st, p)
+                    kept = min(1.0, factor * (p.left if side == 0 else p.right)[segment, stratum])
                     if ranges:
-                        kept = kept if unit(U8(2 * ordinal + side), salt + 4) < kept else 0.0
+                        came = kept if comes(kept, side, ordinal, st, p) else 0.0
                     else:
-                        blocked = True
-                        kept = _came(kept, _left(st, p) / entrance, side, segment, stratum, ordinal, st, p)
-                    if kept > 0.0:
+                        came = _came(kept, _left(st, p) / entrance, side, segment, stratum, ordinal, st, p)
+                    if came > 0.0:
+                        chosen = True
                         due += p.real[ASKING]
                         alone = p.real[ASKING] > 0.0 and not (may_hold(right, h) if side == 0 else may_hold(left, h))
-                        came = 0.0 if alone else kept
+                        came = 0.0 if alone else came
             if real[js.CREDIT] >= due + (entrance if came > 0.0 else 0.0):
                 if code < 0:
                     w[js.NULLS] += 1
@@ -373,16 +286,19 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     n = join(left, right, side, ordinal, st) if side == 0 else join(right, left, side, ordinal, st)
                     if n < 0:
                         return js.ARENA_FULL
-                    if n > 0:
-                        n = 1 if ranges else n
+                    if ranges:
+                        take(entrance, st, p)
+                        real[js.MATCHES] += np.float64(min(n, 1))
+                    elif n > 0:
                         real[js.MATCHES] += np.float64(n)
-                        # A record of a tuple that has come in costs next to nothing, and may stand for a great deal.
-                        most = 1.0 if ranges else max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
+                        most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
                         rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
                         draw(rate, n, p.luck[0], stratum, st, p)
                         if w[js.ACTIVE]:
                             p.luck[0] = (p.luck[0] + _GOLDEN) % 1.0
-                if blocked:
+                if ranges and met:
+                    foresee(kept, chosen, side, st, p)
+                elif met:
                     p.block[side, stratum, MET] += 1
                 pay_insert(st, due)
                 w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]

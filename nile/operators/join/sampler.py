@@ -28,10 +28,11 @@ from nile.summaries.countsketch import CountSketch
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
-    from nile.operators.join import learning_kernels, sample_kernels
+    from nile.operators.join import learning_kernels, sample_kernels, sampling
 else:
     learning_kernels = lazy("nile.operators.join.learning_kernels")
     sample_kernels = lazy("nile.operators.join.sample_kernels")
+    sampling = lazy("nile.operators.join.sampling")
 
 __all__ = ["Sampler", "is_sampled"]
 
@@ -40,10 +41,11 @@ _LISTED = 255
 _GOLDEN = 0x9E3779B97F4A7C15
 _LEARNING = 0.03  # of the budget, for learning sizes
 _LEARNING_RANGES = 0.12  # where the grant does not tell how many pairs there are
-_DEFENSIVE = 0.25  # of a budget for ranges, spent on all unlisted keys alike: a heavy one may not have been seen
+_WARY = 10.0  # ranges: sampled tuples that tell as much as was believed before, that an unlisted key may be heavy
 _LISTING = 3.0  # lookups that a listed key costs
 _SPARE = 0.01
 _SPREAD = 1.0  # standard deviations, were as many tuples to come in as the budget pays for, by chance alone
+_SPARE_TUPLES = 4.0  # ranges, whose coins let in as many tuples as is expected: two are kept back, two left at the end
 _NEXT_TO_NOTHING = 1e-2
 _LEAST_SAMPLE = 64
 _LEAST_COLUMNS = 64
@@ -122,11 +124,10 @@ class Sampler:
         if ranges:  # all pairs of a tuple are one output, which goes with it
             taking, emitting = taking + emitting, _NEXT_TO_NOTHING * emitting
         spare = max(_SPARE * total, 2.0 * taking, _SPREAD * math.sqrt(total * taking))
+        spare = _SPARE_TUPLES * taking + math.sqrt(total * taking) if ranges else spare
         budget = max(0.5 * total, total - spare) - float((price * sampled).sum())
         if ranges:
-            strata = best_strata(sizes, (1.0 - _DEFENSIVE) * budget, taking, emitting)
-            alike = min(1.0, _DEFENSIVE * max(0.0, budget) / max(1.0, n * taking))
-            strata.level[:, 0] = np.maximum(strata.level[:, 0], alike)
+            strata = _wary(best_strata(sizes, budget, taking, emitting), sampled)
         else:
             strata = best_strata(sizes, budget, taking, emitting, blocks=True)
         to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, strata.cost - strata.taking)
@@ -136,7 +137,7 @@ class Sampler:
         table = np.zeros((segments, SLOTS), np.uint8)
         if plan.budget.outputs is None:  # on one line just so many are drawn
             table[:, slots] = np.arange(1, slots.shape[0] + 1)
-        self.sampling = sample_kernels.Sampling(
+        self.sampling = sampling.Sampling(
             level=strata.level,
             left=strata.left,
             right=strata.right,
@@ -146,17 +147,19 @@ class Sampler:
             to_come=to_come,
             price=np.rint(price),
             every=every,
-            changes=np.zeros((sample_kernels.CHANGES if ranges else 0, 2), np.int64),
+            changes=np.zeros((sampling.CHANGES if ranges else 0, 2), np.int64),
             left_thinned=np.zeros(data.left_ts.shape[0]),
             right_thinned=np.zeros(data.right_ts.shape[0]),
-            lines=np.zeros((strata.level.shape[1], 2)),
-            block=np.zeros((2, strata.level.shape[1], sample_kernels.BLOCK_FIELDS), np.int64),
+            lines=np.zeros((2 if ranges else strata.level.shape[1], 2)),
+            block=np.zeros((2, strata.level.shape[1], sampling.BLOCK_FIELDS), np.int64),
+            books=np.array([0.0, 0.0, 1.0, float(join_at_all.mean()), 0.0, 1.0, 0.0]),
             luck=np.zeros(1),
             at=np.array([0, -1, 0, 0], np.int64),
-            real=np.zeros(sample_kernels.REAL_FIELDS),
+            real=np.zeros(sampling.REAL_FIELDS),
         )
         phases = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
-        self.sampling.lines[:] = phases.random(strata.level.shape[1])[:, None]
+        if not ranges:
+            self.sampling.lines[:] = phases.random(strata.level.shape[1])[:, None]
         self.sampling.luck[0] = phases.random()
         self.sampling.real[:] = 0.0, 0.0, total, 1.0, 0.0, 1.0, asking
 
@@ -169,11 +172,12 @@ class Sampler:
 
     def regrant(self, more: float) -> None:
         """So much more is granted than was planned with, in hundredths of a unit."""
-        self.sampling.real[sample_kernels.TOTAL] += more
+        self.sampling.real[sampling.TOTAL] += more
 
     def afford(self, left: float, credit: float, granted: float) -> None:
-        """So much is left to spend, whatever lies in hand; in hundredths of a unit."""
-        self.sampling.real[sample_kernels.TOTAL] = left - credit + granted
+        """So much is left to spend, whatever lies in hand; in hundredths of a unit.  It depends on what came in."""
+        self.sampling.books[sampling.ANEW] = 0.0
+        self.sampling.real[sampling.TOTAL] = left - credit + granted
 
     def to_come(self, arrival: int, arrivals: int) -> float:
         """What was planned to be spent from an arrival on, in hundredths of a unit."""
@@ -343,6 +347,19 @@ def _listed(counts: Array, ends: Array, most: int) -> tuple[Array, Array]:
     share = lengths[:, None, None] / max(1, int(ends[-1]))
     counts = _OF_ITS_OWN * counts + (1.0 - _OF_ITS_OWN) * share * counts.sum(axis=0)
     return slots, counts * ((seen[slots] - _LUCK) / np.maximum(1.0, seen[slots]))[None, :, None]
+
+
+def _wary(strata: Strata, sampled: Array) -> Strata:
+    """More of the unlisted keys, and fewer tuples of each, for the same cost: few sampled tuples may miss a heavy one.
+
+    Were it left out, or in with as many tuples as a light one, it would make most of what totals are off by.
+    """
+    told = sampled / (sampled + _WARY)
+    level = strata.level[:, 0] ** told
+    for rates in (strata.left, strata.right):
+        rates[:, 0] *= strata.level[:, 0] / level
+    strata.level[:, 0] = level
+    return strata
 
 
 def _drawn(strata: Strata, rate: float) -> Strata:
