@@ -83,8 +83,12 @@ def taken(column: Any, at: Any) -> Any:
 
 
 def gathered(words: Any, kind: Any, take: Callable[[Any], Any], at: Any) -> Any:
-    """What is taken, or the same from words of eight bytes each, [m], where these are known.  No copy of them."""
-    return take(at) if words is None else pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(words)])
+    """What is taken, or the same from words of eight bytes each, [m], or as an array, where known.  No copy of it."""
+    if words is None:
+        return take(at)
+    if isinstance(words, pa.Array):
+        return words
+    return pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(words)])
 
 
 def counts_rows(column: Any) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.contiguous import words_of
 from nile.engine.database import Database
 from nile.exact.join.chain import encode, window_codes
 from nile.exact.join.dense import dense_codes
@@ -58,13 +57,13 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     found |= _passes(_database(_TUPLES, 1 << 16), found["begin"])
     found |= _files()
     say("keys as joins take them")
-    numbers, text = _keys(_TUPLES, 1 << 16, text=False), _keys(_TUPLES, 1 << 16, text=True)
+    numbers, texts = _keys(_TUPLES, 1 << 16, text=False), _keys(_TUPLES, 1 << 16, text=True)
     tuples = 2 * _TUPLES
     found["code"] = _ns(lambda: window_codes(numbers)) / tuples
-    found["words"] = _ns(lambda: [key_words(column) for column in text]) / tuples
+    found["words"] = _ns(lambda: [key_words(column) for column in texts]) / tuples
     few = pa.array(np.arange(0, _TUPLES, 16))
-    found["taken"] = _ns(lambda: [key_words(column.take(few)) for column in text]) / (2 * len(few))
-    found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in text]) / _TUPLES
+    found["taken"] = _ns(lambda: [key_words(column.take(few)) for column in texts]) / (2 * len(few))
+    found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in texts]) / _TUPLES
     found["encode"] = _curve(_DISTINCT, lambda keys: _keys(_wide(keys), keys, text=True), _encoded)
     found["dense"] = _curve(_DISTINCT, lambda keys: _spread(_wide(keys), keys), dense_codes)
     far_apart = [column + side for side, column in enumerate(_spread(_TUPLES, 1 << 20))]
@@ -78,6 +77,8 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     say("partners and pairs")
     found |= _pairs(along(found["join"], 1 << 12))
     found["named"], found["far"] = _named(), _far()
+    number, text = (_a_pair(_TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
+    found["repeat"] = max(_LEAST, text - number)
     return replace(PRICES, **found)
 
 
@@ -144,7 +145,7 @@ def _by_key(joined: Joinable) -> int:
     exact = joined.exact
     ts = exact.left_ts, exact.right_ts
     lists = Lists(ts, (exact.left_code, exact.right_code), -1, exact.keys, threads=1)
-    return KeyPairs(lists, ts, joined.window, words_of(joined.left_keys)).pairs
+    return KeyPairs(lists, ts, joined.window, joined.left_keys).pairs
 
 
 def _counted(joined: Joinable) -> int:
@@ -252,12 +253,14 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
     }
 
 
-def _a_pair(n: int, keys: int, within: int, *, text: bool = False) -> float:
-    """ns of a pair, where so many tuples of the other stream lie in the window of one."""
-    db = _database(n, keys, text=text)
+def _a_pair(n: int, keys: int, within: int, *, text: bool = False, by_key: bool = False) -> float:
+    """ns of a pair, where so many tuples of the other stream lie in the window of one; by_key: key after key."""
+    db, budget = _database(n, keys, text=text), 1.0 if by_key else None
     few, all_ = (db.join("a", "b", on="k", window=window) for window in (1e-9, 0.5e-9 * within * _GAP))
-    rows = max(1, _asked(all_) - _asked(few))
-    return (_ns(lambda: _asked(all_), 3) - _ns(lambda: _asked(few), 3)) / rows
+    if by_key:
+        few, all_ = (each.prefer("desc").using(strategy="counts") for each in (few, all_))
+    rows = max(1, _asked(all_, budget) - _asked(few, budget))
+    return (_ns(lambda: _asked(all_, budget), 3) - _ns(lambda: _asked(few, budget), 3)) / rows
 
 
 def _named() -> Curve:

@@ -48,7 +48,8 @@ class Outputs:
 
     Ranges: `ordinal` and `side` of the probing tuple, ranks [low, high) in the other stream's list of its key.
     query: int64 [n], where several standing queries found them.
-    left_ts, right_ts, key: int64 [n], times of pairs, ns, and the eight bytes of each key, where they are known.
+    left_ts, right_ts, key: int64 [n], times of pairs, ns, and the eight bytes of each key, where they are known; keys
+    that are texts as an Arrow array.
     """
 
     left: Array
@@ -60,7 +61,7 @@ class Outputs:
     query: Array | None = None
     left_ts: Array | None = None
     right_ts: Array | None = None
-    key: Array | None = None
+    key: Any = None
 
     def __len__(self) -> int:
         return int(self.weight.shape[0])

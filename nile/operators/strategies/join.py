@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.contiguous import words_of
 from nile.exact.join.listed import Lists
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
@@ -212,7 +211,7 @@ class StrategyJoin:
         else:
             self._spend("list", tuples * (self.prices.code + self.prices.listing(0.25 * tuples)))
         ts = self._joined.left.ts, self._joined.right.ts
-        found = KeyPairs(lists, ts, self._joined.window, words_of(self._joined.left_keys))
+        found = KeyPairs(lists, ts, self._joined.window, self._joined.left_keys)
         self._bytes = max(self._bytes, found.nbytes)
         return found
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nile.summaries.kernels import U8, inlined, kernel
 
-__all__ = ["AT", "pairs_by_key", "times_of", "write_keys"]
+__all__ = ["AT", "pairs_by_key", "repeat_texts", "times_of", "write_keys"]
 
 Array = np.ndarray[Any, Any]
 _ENDS = np.iinfo(np.int64)
@@ -114,3 +114,31 @@ def write_keys(
         past = U8(0)
     progress[AT], progress[_PAST], progress[_DONE] = at, U8(0), U8(0)
     return int(n)
+
+
+@kernel
+def repeat_texts(
+    data: Array, ends: Array, places: Array, often: Array, out_data: Array, out_ends: Array
+) -> None:  # fmt: skip
+    """Texts, each so often, one after the other: places: int64 [m], which; often: int64 [m].
+
+    data: uint8, ends: int32, of all texts, as Arrow has them; out_data: uint8, with room for what comes; out_ends:
+    int32 [n + 1], the first of them 0.  What is written of a text is copied, twice as much each time.
+    """
+    at, n = U8(0), U8(0)
+    for r in range(places.shape[0]):
+        first, times = U8(ends[places[r]]), U8(often[r])
+        size = U8(ends[places[r] + 1]) - first
+        for k in range(size):
+            out_data[at + k] = data[first + k]
+        done, whole = size, size * times
+        while done < whole:
+            more = min(done, whole - done)
+            begin = at + done
+            for k in range(more):
+                out_data[begin + k] = out_data[at + k]
+            done += more
+        for k in range(times):
+            n += U8(1)
+            out_ends[n] = at + size * (k + U8(1))
+        at += whole

@@ -39,8 +39,8 @@ class Prices:
     pairs counted, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
     Per pair, columns handed out, by how many a tuple has: pair, of the exact join; emit, written from lists in any
-    order, and, of a sample, drawn; keyed, written key after key; named, besides where the key is text; far, besides, by
-    how many tuples lie in the window, over the root of how many pairs an arrival has.
+    order, and, of a sample, drawn; keyed, written key after key, and repeat, besides where the key is text; named, of
+    the others; far, besides, by how many tuples lie in the window, over the root of how many pairs an arrival has.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
@@ -71,6 +71,7 @@ class Prices:
     pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.2), (8.0, 6.9))
     emit: Curve = ((0.0, 16.0), (1.0, 13.0), (3.0, 10.0), (5.0, 9.0), (8.0, 9.0))
     keyed: Curve = ((0.0, 19.0), (1.0, 13.0), (3.0, 7.0), (5.0, 4.8), (8.0, 3.9))
+    repeat: float = 2.0
     named: Curve = ((0.0, 7.0), (1.0, 5.5), (3.0, 4.2), (6.0, 3.4))
     far: Curve = ((13.0, 0.1), (14.0, 2.5), (16.0, 8.0), (17.0, 17.0), (18.0, 30.0), (20.0, 55.0))
     draw: float = 6.0
@@ -96,7 +97,7 @@ class Prices:
 
     def keying(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair written key after key."""
-        return along(self.keyed, matches) + hashed * along(self.named, matches)
+        return along(self.keyed, matches) + hashed * self.repeat
 
     def reaching(self, matches: float, within: float) -> float:
         """Per pair besides, where so many tuples lie in a window: what was there last is in no near cache any more."""
