@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import nile
 from nile.exact.join.threads import together, useful
 from nile.exact.pipeline import group, threaded_selection
 from nile.exact.pipeline.pipeline import Pipeline
-from nile.exact.pipeline.sources import stream_join
+from nile.exact.pipeline.sources import stream_join, stream_pairs
 from nile.exact.plan.algebra import Join, Range, Scan
 from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
@@ -107,12 +110,62 @@ def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: p
         cut.append(len(calls))
         together(calls)
 
-    monkeypatch.setattr(stream_join, "_PIECE", 3)
+    monkeypatch.setattr(stream_join, "_FEW", 1)
+    monkeypatch.setattr(stream_pairs, "_PIECE", 3)
+    monkeypatch.setattr(stream_pairs, "_BLOCK", 2)
     monkeypatch.setattr(threaded_selection, "_PIECE", 2)
-    for each in (stream_join, threaded_selection):
+    for each in (stream_pairs, threaded_selection):
         monkeypatch.setattr(each, "together", noted)
     assert _told(3, seed) == one
     assert 3 in cut
+
+
+@pytest.mark.parametrize("test", ["", " AND a.f < b.f"], ids=["all", "some"])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_pairs_made_in_blocks_have_what_their_tuples_have(
+    monkeypatch: pytest.MonkeyPatch, nulls: bool, test: str
+) -> None:
+    """Columns of all kinds, beside a nested loop."""
+    monkeypatch.setattr(stream_join, "_FEW", 1)
+    monkeypatch.setattr(stream_pairs, "_PIECE", 3)
+    monkeypatch.setattr(stream_pairs, "_BLOCK", 2)
+    draw = random.Random(11)
+    made: dict[str, Callable[[], Any]] = {
+        "f": draw.random,
+        "i": lambda: draw.randint(-9, 9),
+        "w": lambda: "x" * draw.randint(0, 4),
+        "b": lambda: draw.random() < 0.5,
+        "d": lambda: Decimal(draw.randint(-99, 99)) / 10,
+        "at": lambda: datetime(2030, 1, draw.randint(1, 9)),
+        "u": lambda: 2**62 + draw.randint(0, 9),
+    }
+    kinds = [pa.float64(), pa.int16(), pa.string(), pa.bool_(), pa.decimal128(9, 1), pa.timestamp("us"), pa.uint64()]
+    names = [f"{side}.{name} AS {side}{name}" for side in "ab" for name in made]
+    text = f"SELECT a.k, {', '.join(names)} FROM a, b WHERE a.k = b.k{test}"
+    kept: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
+    with nile.connect(threads=3) as db:
+        for name in kept:
+            columns = [("t", pa.float64()), ("k", pa.int64()), *zip(made, kinds, strict=True)]
+            db.stream(name, columns, time="t")
+        query = db.subscribe(text, emit="append")
+        for step in range(6):
+            rows = [
+                {"t": step + 0.0, "k": draw.randint(0, 4), **{name: one() for name, one in made.items()}}
+                for _ in range(20)
+            ]
+            for row in rows if nulls and step % 2 else []:
+                row[draw.choice([name for name in made if name != "f"])] = None
+            kept["ab"[step % 2]] += rows
+            db.push("ab"[step % 2], rows)
+        db.advance(9.0)
+        told = [tuple(row.values())[-1 - 2 * len(made) :] for batch in query.poll() for row in batch.to_pylist()]
+    true = [
+        (one["k"], *(one[name] for name in made), *(other[name] for name in made))
+        for one, other in itertools.product(*kept.values())
+        if one["k"] == other["k"] and (not test or one["f"] < other["f"])
+    ]
+    assert len(true) > 100
+    assert sorted(told, key=repr) == sorted(true, key=repr)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +214,8 @@ def test_conditions_of_a_join_are_asked_in_pieces_and_raise_what_they_would_rais
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """limit: the condition raises where a row reaches it, and tells of how many rows it was asked."""
-    monkeypatch.setattr(stream_join, "_PIECE", 10)
+    monkeypatch.setattr(stream_join, "_FEW", 1)
+    monkeypatch.setattr(stream_pairs, "_PIECE", 10)
     sides = [
         Scan(name, pa.schema([(f"{name}.k", pa.int64()), (f"{name}.v", pa.int64())]), Range(50), at)
         for at, name in enumerate("ab")

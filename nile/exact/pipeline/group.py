@@ -24,6 +24,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.collected import Collected
 from nile.exact.state.columns import words_of
 from nile.exact.state.expire import joined
+from nile.exact.state.lent import roomy
 from nile.exact.state.ordered import Ordered
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.totals.spread import Spread
@@ -36,6 +37,8 @@ kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
 _PIECE = 1 << 15
 """Tuples from which on a thread of their own is worth having."""
+_BLOCK = 1 << 14
+"""Tuples whose keys are made words, and looked up, before the next ones."""
 
 Key: TypeAlias = tuple[Any, ...]
 """(kind of state, the column or columns that it is of, a number where no two aggregates share it)."""
@@ -103,16 +106,19 @@ class Grouping(Stateful):
             self._counts = grown(self._counts, self._table.room)
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
-        weight = delta.sign.astype(np.int64) if self.clock.negative and delta.times is None else delta.weight
-        pairs = [np.empty(n, np.int64) for _ in range(7)]  # one by one, memory that was let go of serves again
-        held = kernels.touch_groups(
-            delta.ts, weight, codes, self._counts, self._births, self._born, self._mark, *pairs
-        )  # fmt: skip
+        weight = delta.sign if self.clock.negative and delta.times is None else delta.weight
+        touch, (touch_ts, touch_code, before, after, first, last) = self._touched(delta.ts, weight, codes)
+        held = touch_ts.shape[0]
         self._born += n
-        touch, (touch_ts, touch_code, before, after, first, last) = pairs[0], (each[:held] for each in pairs[1:])
         touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
         self._share(touches, n)
-        read = {key: state.apply(touches, _column(delta.rows, key[1])) for key, state in self._states.items()}
+        read = {}
+        for key, state in self._states.items():
+            if isinstance(state, Counted) and key[1] is None:  # the rows of a group, which are counted already
+                state.now = self._counts
+                read[key] = before[:, None], after[:, None]
+            else:
+                read[key] = state.apply(touches, _column(delta.rows, key[1]))
         out = None
         if self.wanted:
             if self._by:
@@ -143,23 +149,63 @@ class Grouping(Stateful):
     def _codes(self, table: RowTable, rows: Any) -> Array:
         """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""
         n = rows.num_rows
-        pieces = useful(self.clock.threads, n, _PIECE) if n > _PIECE else 1
-        if pieces == 1:
+        if n <= _PIECE:
             return table.codes(words_of(rows, self._by, table.encoder))
+        pieces = useful(self.clock.threads, n, _PIECE)
         columns = [rows.column(i) for i in self._by]
-        codes, cuts = np.empty(n, np.int64), pieces_of(n, pieces)
+        codes, cuts = roomy(n), pieces_of(n, pieces)
         whole = table.encode(columns) if table.numbers else None
-        words = [None if whole is None else whole[cut] for cut in cuts]
+        new: list[list[tuple[Array, Array]]] = [[] for _ in cuts]
 
         def find(k: int) -> None:
-            if words[k] is None:
-                words[k] = table.encode([each.slice(cuts[k].start, cuts[k].stop - cuts[k].start) for each in columns])
-            table.find(words[k], codes[cuts[k]])
+            for begin in range(cuts[k].start, cuts[k].stop, _BLOCK):
+                end = min(begin + _BLOCK, cuts[k].stop)
+                if whole is None:
+                    words = table.encode([each.slice(begin, end - begin) for each in columns])
+                else:
+                    words = whole[begin:end]
+                table.find(words, codes[begin:end])
+                at = np.flatnonzero(codes[begin:end] < 0)
+                if at.shape[0]:
+                    new[k].append((at + begin, words[at]))
 
         together([partial(find, k) for k in range(pieces)])
-        for own, cut in zip(words, cuts, strict=True):
-            table.add(own, codes[cut])
+        for at, words in (each for own in new for each in own):
+            codes[at] = table.codes(words)
         return codes
+
+    def _touched(self, ts: Array, weight: Array, codes: Array) -> tuple[Array, list[Array]]:
+        """(the pair (instant, group) of each tuple, int64 [n]; of each pair when, which group, how many rows it has
+        before and after, its first and last tuple: int64 [pairs]).  Threads number the pairs of whole instants."""
+        n = ts.shape[0]
+        if n <= _PIECE:
+            touch, *of_pairs = [np.empty(n, np.int64) for _ in range(7)]
+            held = kernels.touch_groups(
+                ts, weight, codes, self._counts, self._births, self._born, self._mark, touch, *of_pairs
+            )
+            return touch, [each[:held] for each in of_pairs]
+        pieces = useful(self.clock.threads, n, _PIECE) if n > self._mark.shape[0] else 1
+        cuts = sorted({0, n, *(int(ts.searchsorted(ts[each.start])) for each in pieces_of(n, pieces)[1:])})
+        touch, *of_pairs = [roomy(n) for _ in range(4)]
+        many = [0] * (len(cuts) - 1)
+
+        def number(k: int) -> None:
+            own = slice(cuts[k], cuts[k + 1])
+            mark = np.full_like(self._mark, -1) if k else self._mark
+            told = [each[own] for each in of_pairs]
+            many[k] = kernels.number_pairs(ts[own], weight[own], codes[own], mark, own.start, touch[own], *told)
+
+        together([partial(number, k) for k in range(len(many))])
+        held = many[0]
+        for begin, end, own in zip(cuts[1:-1], cuts[2:], many[1:], strict=True):
+            touch[begin:end] += held
+            for each in of_pairs:
+                each[held : held + own] = each[begin : begin + own]
+            held += own
+        after, first, last = (each[:held] for each in of_pairs)
+        touch_ts, touch_code, before = ts[first], codes[first], np.empty(held, np.int64)
+        kernels.count_pairs(touch_code, before, after, first, self._counts, self._births, self._born)
+        return touch, [touch_ts, touch_code, before, after, first, last]
 
     def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:
         """The row of nothing, at the pipeline's first instant, before what else there is."""

@@ -6,9 +6,68 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, kernel
+from nile.exact.state.kernels import allocating_kernel, kernel, part
 
 Array = np.ndarray[Any, Any]
+
+
+@kernel
+def number_pairs(
+    ts: Array, weight: Array, codes: Array, mark: Array, begin: int,
+    touch: Array, come: Array, first: Array, last: Array,
+) -> int:  # fmt: skip
+    """Number the pairs (instant, group) that tuples touch, in the order they do, from 0 on; how many there are.
+
+    ts, codes, weight (how many rows come, negative: go): int64 [n], or weight int8; mark: int64 [groups], -1 between
+    calls; begin: the number of the first tuple; touch: int64 [n], the pair of each tuple; come (rows of the group more
+    than before), first, last (tuples): int64 [n], by pair.
+    """
+    pairs = 0
+    i = 0
+    while i < ts.shape[0]:
+        now = ts[i]
+        since = pairs
+        while i < ts.shape[0] and ts[i] == now:
+            code = codes[i]
+            at = mark[code]
+            if at < 0:
+                at = pairs
+                mark[code] = at
+                come[at] = 0
+                first[at] = begin + i
+                pairs += 1
+            run, came = i, 0
+            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
+                touch[run] = at
+                came += weight[run]
+                run += 1
+            last[at] = begin + run - 1
+            come[at] += came
+            i = run
+        for k in range(since, pairs):
+            mark[codes[first[k] - begin]] = -1
+    return pairs
+
+
+@part
+def _count(
+    k: int, code: int, before: Array, after: Array, first: Array, counts: Array, births: Array, born: int
+) -> None:
+    """How many rows the group of pair k has before and after; `after` is how many more until then."""
+    before[k] = counts[code]
+    if counts[code] == 0:
+        births[code] = born + first[k]
+    counts[code] += after[k]
+    after[k] = counts[code]
+
+
+@kernel
+def count_pairs(
+    touch_code: Array, before: Array, after: Array, first: Array, counts: Array, births: Array, born: int
+) -> None:
+    """As of `touch_groups` what pairs have before and after, int64 [pairs]; `after` is how many more until then."""
+    for k in range(touch_code.shape[0]):
+        _count(k, touch_code[k], before, after, first, counts, births, born)
 
 
 @kernel
@@ -28,47 +87,17 @@ def touch_groups(
     first: Array,
     last: Array,
 ) -> int:
-    """Number the pairs (instant, group) that the tuples touch, in the order they do; how many there are.
+    """As `number_pairs`, and of each pair when, which group, and how many rows that has before and after.
 
-    ts, codes, weight (how many rows come, negative: go): int64 [n]; counts, births: int64 [groups], rows of each and
-    the number of the tuple that made it appear; born: of the first tuple; mark: int64 [groups], -1 between calls;
-    touch: int64 [n], the pair of each tuple; touch_*, before, after (rows of the group), first, last (tuples):
-    int64 [n], by pair.
+    counts, births: int64 [groups], rows of each and the number of the tuple that made it appear; born: of the first
+    tuple; touch_*, before, after: int64 [n], by pair.
     """
-    pairs = 0
-    i = 0
-    while i < ts.shape[0]:
-        now = ts[i]
-        begin = pairs
-        while i < ts.shape[0] and ts[i] == now:
-            code = codes[i]
-            at = mark[code]
-            if at < 0:
-                at = pairs
-                mark[code] = at
-                touch_ts[at] = now
-                touch_code[at] = code
-                after[at] = 0
-                first[at] = i
-                pairs += 1
-            run, came = i, 0
-            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
-                touch[run] = at
-                came += weight[run]
-                run += 1
-            last[at] = run - 1
-            after[at] += came
-            i = run
-        for k in range(begin, pairs):
-            mark[touch_code[k]] = -1
+    pairs = number_pairs(ts, weight, codes, mark, 0, touch, after, first, last)
     for k in range(pairs):  # apart from the tuples, which leave no room for counts in the cache
-        code = touch_code[k]
-        before[k] = counts[code]
-        if counts[code] == 0:
-            births[code] = born + first[k]
-        counts[code] += after[k]
-        after[k] = counts[code]
-    return pairs
+        touch_ts[k] = ts[first[k]]
+        touch_code[k] = codes[first[k]]
+        _count(k, touch_code[k], before, after, first, counts, births, born)
+    return int(pairs)
 
 
 @kernel

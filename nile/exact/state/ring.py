@@ -24,7 +24,7 @@ class Ring:
     """
 
     HELD: ClassVar = ("words", "ts", "oldest", "newest")
-    DERIVED: ClassVar = ("schema", "encoder", "codes", "before")
+    DERIVED: ClassVar = ("schema", "encoder", "codes", "before", "_looked", "_null")
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -35,6 +35,7 @@ class Ring:
         self.before = np.full(_LEAST, -1, np.int64)  # the key's row before, for whoever chains them
         self.oldest = 0
         self.newest = 0
+        self._looked = self._null = 0  # ordinals: looked at for nulls up to the first, none from the second on
 
     @property
     def mask(self) -> int:
@@ -69,6 +70,23 @@ class Ring:
         """Rows by ordinal, as a RecordBatch."""
         return pa.RecordBatch.from_arrays(self.columns(ordinals), schema=self.schema)
 
+    def begin_at(self, ordinal: int) -> None:
+        """Hold nothing; what comes next has numbers from this on."""
+        self.oldest = self.newest = ordinal
+        self._looked = self._null = 0
+
+    def has_nulls(self) -> bool:
+        """Whether any row held has one.  Each row is looked at once; one that has left since may still count."""
+        if self._looked < self.newest:
+            begin = max(self._looked, self.oldest)
+            n, first, mask = self.newest - begin, begin & self.mask, self.mask
+            at: Any = slice(first, first + n) if first + n <= mask + 1 else (begin + np.arange(n)) & mask
+            null = self.words[at, self.encoder.mask :]
+            if null.any():
+                self._null = begin + int(np.flatnonzero(null.any(axis=1))[-1]) + 1
+            self._looked = self.newest
+        return self._null > self.oldest
+
     def forget(self) -> None:
         """Let go of room after most rows have left, and of values of text that no held row has, where they are many."""
         held = self.newest - self.oldest
@@ -93,7 +111,7 @@ class Ring:
         newest = held.integer("newest", ts.shape[0], MOST)
         rows = held.rows("rows", self.schema, ts.shape[0])
         held.end()
-        self.oldest = self.newest = newest - ts.shape[0]
+        self.begin_at(newest - ts.shape[0])
         self.add(ts, rows.columns, codes(rows))
 
     def room(self, need: int) -> None:

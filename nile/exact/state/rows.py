@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array
+from nile.exact.state.lent import roomy
 from nile.exact.state.words import Encoder
 
 __all__ = ["RowTable", "grown", "kernels"]
@@ -65,7 +66,7 @@ class RowTable:
 
     def codes(self, words: Array) -> Array:
         """int64 [n]: the code of each row of words."""
-        codes = np.empty(words.shape[0], np.int64)
+        codes = roomy(words.shape[0])
         done = 0
         while True:
             done = kernels.intern_words(
@@ -83,12 +84,6 @@ class RowTable:
     def find(self, words: Array, codes: Array) -> None:
         """The code of each row of words, -1 where it has none (int64 [n]).  Threads may do parts of this at once."""
         kernels.find_words(words, codes, self.index, self.kept, self.hashes)
-
-    def add(self, words: Array, codes: Array) -> None:
-        """Give rows of words a code for which `find` has found none, as `codes` would have."""
-        new = np.flatnonzero(codes < 0)
-        if new.shape[0]:
-            codes[new] = self.codes(words[new])
 
     def put(self, words: Array) -> bool:
         """Rows of words into an empty table, as codes 0 to n - 1; whether they were all different."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import kernel, part
+from nile.exact.state.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -48,6 +48,15 @@ def found(words: Array, row: int, h: int, index: Array, kept: Array, hashes: Arr
     return -1, at
 
 
+@inlined
+def repeated(words: Array, row: int) -> bool:
+    """Whether a row of words is the one before it again, as that of pairs of one tuple of a join often is."""
+    same = True
+    for c in range(words.shape[1]):
+        same = same and words[row, c] == words[row - 1, c]
+    return same
+
+
 @kernel
 def intern_words(
     words: Array, start: int, codes: Array, index: Array, kept: Array, hashes: Array, free: Array, meta: Array
@@ -59,6 +68,9 @@ def intern_words(
     """
     room = index.shape[0] // 2
     for i in range(start, words.shape[0]):
+        if i > start and repeated(words, i):
+            codes[i] = codes[i - 1]
+            continue
         h = hashed(words, i)
         code, at = found(words, i, h, index, kept, hashes)
         if code < 0:
@@ -83,7 +95,10 @@ def intern_words(
 def find_words(words: Array, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
     """codes[i]: the code of row i of words, -1: it has none yet.  As `intern_words`."""
     for i in range(words.shape[0]):
-        codes[i], _ = found(words, i, hashed(words, i), index, kept, hashes)
+        if i > 0 and repeated(words, i):
+            codes[i] = codes[i - 1]
+        else:
+            codes[i], _ = found(words, i, hashed(words, i), index, kept, hashes)
 
 
 @kernel

@@ -29,7 +29,7 @@ class Encoder:
     width: words of a row; first: the first word of each column; mask: the first word that says which are null.
     """
 
-    DERIVED: ClassVar = ("kinds", "exact", "values", "first", "mask", "_direct", "width")
+    DERIVED: ClassVar = ("kinds", "exact", "values", "first", "mask", "_direct", "_wide", "is_plain", "width")
 
     def __init__(self, kinds: Sequence[Any], *, exact: bool) -> None:
         self.kinds = tuple(kinds)
@@ -44,6 +44,9 @@ class Encoder:
             at += 2 if pa.types.is_decimal128(kind) else 1
         self.mask = at
         self._direct = [pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in self.kinds]
+        self._wide = [numbers or _wide(kind) for numbers, kind in zip(self._direct, self.kinds, strict=True)]
+        self.is_plain = all(self._wide)
+        """Whether words are columns as they are, where nothing is null."""
         self.width = at + max(1, -(-len(self.kinds) // _MASKED))
 
     def encode(self, columns: Sequence[Any], n: int | None = None) -> Array:
@@ -89,28 +92,30 @@ class Encoder:
 
     def decode(self, words: Array) -> list[Any]:
         """The columns of rows of words."""
-        out = []
         some = bool(words[:, self.mask :].any())
-        for i, kind in enumerate(self.kinds):
-            at = self.first[i]
-            if self._direct[i] and not some:
-                out.append(in_place(np.ascontiguousarray(words[:, at]), kind))
-                continue
-            nulls = (words[:, self.mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
-            column = words[:, at]
+        beside = [words[:, at] for at in range(self.width if some else self.mask)]
+        return [self.column(i, beside, some=some) for i in range(len(self.kinds))]
+
+    def column(self, i: int, words: Sequence[Array], *, some: bool) -> Any:
+        """One column of rows that are given word beside word, int64 [n] each; some: whether anything may be null, and
+        the last words are needed.  Threads may make several columns of one encoder at once."""
+        kind, at = self.kinds[i], self.first[i]
+        column = words[at]
+        if self._wide[i] and not some:
+            return in_place(np.ascontiguousarray(column), kind)
+        hidden = None
+        if some:
+            nulls = (words[self.mask + i // _MASKED] >> (i % _MASKED)) & 1 == 1
             hidden = nulls if nulls.any() else None
-            if pa.types.is_null(kind):
-                out.append(pa.nulls(words.shape[0]))
-            elif at in self.values:
-                numbers = pa.array(column, mask=hidden)
-                out.append(self.values[at].array.take(numbers).cast(kind))
-            elif pa.types.is_decimal128(kind):
-                pairs = np.ascontiguousarray(words[:, at : at + 2])
-                bits = None if hidden is None else pa.array(~nulls).buffers()[1]
-                out.append(pa.Array.from_buffers(kind, words.shape[0], [bits, pa.py_buffer(pairs)]))
-            else:
-                out.append(from_numbers(column, kind, hidden))
-        return out
+        if pa.types.is_null(kind):
+            return pa.nulls(column.shape[0])
+        if at in self.values:
+            return self.values[at].array.take(pa.array(column, mask=hidden)).cast(kind)
+        if pa.types.is_decimal128(kind):
+            pairs = np.stack((column, words[at + 1]), axis=1)
+            bits = None if hidden is None else pa.array(~hidden).buffers()[1]
+            return pa.Array.from_buffers(kind, column.shape[0], [bits, pa.py_buffer(pairs)])
+        return from_numbers(column, kind, hidden)
 
     def valid(self, words: Array, column: int) -> Array:
         """Which rows have a value in a column: bool [n].  words: int64 [width, n], word after word."""
@@ -132,6 +137,12 @@ def _listed(kind: Any) -> bool:
     small = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
     timed = types.is_temporal(kind) and not types.is_interval(kind)
     return not (small or timed or types.is_decimal128(kind))
+
+
+def _wide(kind: Any) -> bool:
+    """Whether a word is what Arrow holds of a value, beside whole numbers and doubles."""
+    types = pa.types
+    return types.is_uint64(kind) or (types.is_temporal(kind) and not types.is_interval(kind) and kind.bit_width == 64)
 
 
 def _decimals(column: Any) -> Array:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.incoming import Incoming, selected
+from nile.exact.pipeline.sources.stream_pairs import Pairs
 from nile.exact.pipeline.sources.taken_back import without
 from nile.exact.plan.algebra import Join, Project, Range, Scan, Select, Unbounded
 from nile.exact.state import arrow
@@ -31,8 +31,8 @@ __all__ = ["StreamJoining", "fits"]
 kernels: Any = arrow.Late("nile.exact.pipeline.sources.stream_join_kernels")
 
 Chain = tuple[Scan, list[Select | Project]]
-_PIECE = 1 << 14
-"""Pairs from which on a thread of their own is worth having."""
+_FEW = 2_048
+"""Pairs up to which rows of words cost less than a kernel for each column."""
 
 
 def fits(scan: Scan) -> bool:
@@ -152,7 +152,7 @@ class StreamJoining:
         np.subtract.at(self._key_counts, (everything[everything >= 0], side), 1)
         self._heads[side][:] = -1
         newest = ring.newest
-        ring.oldest = ring.newest = newest - held.shape[0]
+        ring.begin_at(newest - held.shape[0])
         ring.add(ts, rows.columns, codes)
         kernels.chain(ring.oldest, newest, ring.codes, ring.before, self._heads[side], self._key_counts, side)
         gone = everything[everything >= 0]
@@ -195,56 +195,17 @@ class StreamJoining:
         return Delta(moved[:, kernels.TS].copy(), moved[:, kernels.SIGN].astype(np.int8), rows, None, times)
 
     def _told(self, moved: Array, ends: Array) -> Delta:
-        """All pairs, in pieces of about as many for each thread; what one may raise, all of them at once raise."""
-        pairs = int(ends[-1])
-        if not pairs:
+        """All pairs that satisfy the condition."""
+        if not (n := int(ends[-1])):
             return empty(self.schema)
-        if pairs < 2 * _PIECE:
-            return Delta(*self._piece(moved, ends, np.empty(pairs, np.int64), np.empty(pairs, np.int8)))
-        pieces = max(1, min(useful(self.clock.threads, pairs, _PIECE), moved.shape[0]))
-        cuts = np.searchsorted(ends, [k * pairs // pieces for k in range(pieces)] + [pairs], "left")
-        ts, sign = np.empty(pairs, np.int64), np.empty(pairs, np.int8)
-        parts: list[Any] = [None] * pieces
-
-        def work(k: int) -> None:
-            first, last = cuts[k], cuts[k + 1]
-            at = slice(ends[first], ends[last])
-            parts[k] = self._piece(moved[first:last], ends[first : last + 1], ts[at], sign[at])
-
-        def whole() -> list[Any]:
-            return [self._piece(moved, ends, ts, sign)]
-
-        if pieces > 1:
-            try:
-                together([partial(work, k) for k in range(pieces)])
-            except Exception:
-                parts = whole()
-        else:
-            parts = whole()
-        if self.plan.test is not None:
-            ts, sign = (parts[0][k] if len(parts) == 1 else np.concatenate([each[k] for each in parts]) for k in (0, 1))
-        return Delta(ts, sign, self._joined([each[2] for each in parts]))
-
-    def _piece(self, moved: Array, ends: Array, ts: Array, sign: Array) -> tuple[Array, Array, Any]:
-        """(times, signs, rows) of the pairs of some tuples.  ts (int64), sign (int8): room for all of them."""
-        first, second = (np.empty(ts.shape[0], np.int64) for _ in range(2))
-        kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, first, second)
-        rows, yes = self._tested(first, second)
-        return ts[yes], sign[yes], rows
-
-    def _joined(self, parts: list[Any]) -> Any:
-        """Pieces in their order, as one; threads put columns together where these are long."""
-        threads = min(useful(self.clock.threads, sum(each.num_rows for each in parts), _PIECE), len(self.schema))
-        if len(parts) == 1 or threads == 1:
-            return joined(parts, self.schema)
-        columns: list[Any] = [None] * len(self.schema)
-
-        def work(first: int) -> None:
-            for at in range(first, len(columns), threads):
-                columns[at] = pa.concat_arrays([each.column(at) for each in parts])
-
-        together([partial(work, k) for k in range(threads)])
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if n < _FEW:
+            ts, sign = np.empty(n, np.int64), np.empty(n, np.int8)
+            ordinals = [np.empty(n, np.int64) for _ in self._rings]
+            kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, *ordinals)
+            rows, yes = self._tested(*ordinals)
+            return Delta(ts[yes], sign[yes], rows)
+        pairs = Pairs(self._rings, moved, ends, self.schema, self.clock.threads)
+        return Delta(*(pairs.all() if self.plan.test is None else pairs.true(self.plan.test)))
 
     def _tested(self, left: Array, right: Array) -> tuple[Any, Array | slice]:
         """(the pairs of some ordinals that satisfy the condition, which those are)."""

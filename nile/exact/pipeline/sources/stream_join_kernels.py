@@ -163,6 +163,23 @@ def pairs_moved(
 
 
 @kernel
+def word_moved(moved: Array, ends: Array, side: int, words: Array, at: int, ordinals: Array, out: Array) -> None:
+    """One word of the tuples of a side in the pairs of `pairs_moved`: out int64 [pairs]; ordinals: int64 [pairs], of
+    that side; words: int64 [size, width], its ring.
+    """
+    mask = words.shape[0] - 1
+    begin = ends[0]
+    for i in range(moved.shape[0]):
+        if moved[i, SIDE] == side:
+            own = words[moved[i, OWN] & mask, at]
+            for k in range(ends[i] - begin, ends[i + 1] - begin):
+                out[k] = own
+        else:
+            for k in range(ends[i] - begin, ends[i + 1] - begin):
+                out[k] = words[ordinals[k] & mask, at]
+
+
+@kernel
 def without_tuples(first: int, last: int, codes: Array, key_counts: Array, out: Array) -> int:
     """Put the keys of ordinals from first to before last that no tuple of either side has into out, int64 [last -
     first]: how many; one may come twice.  codes, key_counts: as of `moves`.

@@ -205,12 +205,13 @@ def apply_doubles(
     bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
     how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
     pair.
-    part, mask: as of `group_kernels.apply_counts`.
+    part, mask: as of `group_kernels.apply_counts`; of parts it is known that they have room.
     """
     width = digits.shape[1]
-    least, most = exponents(bits)
-    if width == 0 or (least <= most and ((least >> 5) < base or (most >> 5) + 4 > base + width)):
-        return False
+    if mask == 0:
+        least, most = exponents(bits)
+        if width == 0 or (least <= most and ((least >> 5) < base or (most >> 5) + 4 > base + width)):
+            return False
     scratch = np.empty(width, np.int64)
     for i in range(sign.shape[0]):
         code = codes[i]
