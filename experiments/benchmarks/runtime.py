@@ -112,12 +112,12 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
     ]  # fmt: skip
 
 
-def _on_two_threads(name: str, queries: Sequence[str], pushes: int) -> Measure:
+def _on_two_threads(name: str, queries: Sequence[str], pushes: int, streams: str = "ab") -> Measure:
     """CPU time of the busiest thread of a push to each stream, the one that pushes, with one thread beside two.
 
     Raises AssertionError where outputs differ.
     """
-    one, two = (Many(queries, threads=threads, emit="changes") for threads in (1, 2))
+    one, two = (Many(queries, threads=threads, streams=streams, emit="changes") for threads in (1, 2))
     ratios: list[float] = []
     took: list[list[float]] = [[], []]
     for number in range(_FILL + pushes):
@@ -125,8 +125,8 @@ def _on_two_threads(name: str, queries: Sequence[str], pushes: int) -> Measure:
         for which, each in enumerate((one, two)):
             made = [each.made() for _ in each.streams]  # a join works once both have come
             cpu, wall = time.thread_time(), time.perf_counter()
-            for name, rows in made:
-                each.db.push(name, rows)
+            for stream, rows in made:
+                each.db.push(stream, rows)
             cpus[which], wall = time.thread_time() - cpu, time.perf_counter() - wall
             if number >= _FILL:
                 took[which].append(wall)
@@ -224,12 +224,13 @@ def many_queries(
         )  # fmt: skip
     windows = range(500, 500 + DASHBOARDS)
     apart = [f"SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW '{k} ms'" for k in windows]
-    measures.append(_on_two_threads("two group-bys", apart[-2:], pushes // 2))
-    measures.append(_on_two_threads(f"{DASHBOARDS} group-bys", apart, max(2, pushes // 8)))
+    measures.append(_on_two_threads("two group-bys", apart[-2:], pushes // 2, "a"))
+    measures.append(_on_two_threads(f"{DASHBOARDS} group-bys", apart, max(2, pushes // 8), "a"))
     joins = [_JOINED.format("").replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (900, 1_000)]
     measures.append(_on_two_threads("two joins and group-bys", joins, max(2, pushes // 8)))
     measures.append(_on_two_threads("one join", [_PAIRS], max(2, pushes // 8)))
     measures.append(_on_two_threads("one join with a condition", [_SELECTED], max(2, pushes // 8)))
+    measures.append(_on_two_threads("one join and group-by", [_JOINED.format("")], max(2, pushes // 8)))
     measures += _constrained(orders)
     measures.append(_chain(plans))
     measures += through_bursts(bursts)

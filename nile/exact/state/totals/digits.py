@@ -17,9 +17,8 @@ summing: Any = arrow.Late("nile.exact.state.totals.sums_kernels")
 DIGITS = 80  # of 32 bits: more than any sum of doubles has
 
 
-def widened(digits: Array, base: int, bits: Array) -> tuple[Array, int]:
-    """(digits, base) with room for every finite double of these bits, and one digit for carries."""
-    least, most = summing.exponents(bits)
+def widened(digits: Array, base: int, least: int, most: int) -> tuple[Array, int]:
+    """(digits, base) with room for finite doubles of these exponents (of `exponents`), and one digit for carries."""
     low, high = (base, base) if least > most else (least >> 5, (most >> 5) + 4)
     width = digits.shape[1]
     if width and low >= base and high <= base + width:

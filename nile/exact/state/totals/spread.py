@@ -18,6 +18,7 @@ from nile.exact.state.words import Encoder
 __all__ = ["Spread"]
 
 spreading: Any = arrow.Late("nile.exact.state.totals.spread_kernels")
+summing: Any = arrow.Late("nile.exact.state.totals.sums_kernels")
 
 
 class Spread(State):
@@ -62,7 +63,7 @@ class Spread(State):
     def _widen(self, bits: Array) -> None:
         """Two digits of squares for each digit of sums."""
         before, width = self._base, self._digits.shape[1]
-        self._digits, self._base = widened(self._digits, self._base, bits)
+        self._digits, self._base = widened(self._digits, self._base, *summing.exponents(bits))
         if self._digits.shape[1] == width:
             return
         squares = np.zeros((self._squares.shape[0], 2 * self._digits.shape[1]), np.int64)

@@ -75,11 +75,19 @@ class Summed(Linear):
             ))  # fmt: skip
 
         if touches.shared is not None:
-            self._digits, self._base = widened(self._digits, self._base, words)
+            spans: list[tuple[int, int]] = []
+
+            def span(part: int, mask: int) -> None:
+                n = words.shape[0]
+                spans.append(summing.exponents(words[part * n // (mask + 1) : (part + 1) * n // (mask + 1)]))
+
+            touches.shared(span)
+            least, most = min(each[0] for each in spans), max(each[1] for each in spans)
+            self._digits, self._base = widened(self._digits, self._base, least, most)
             touches.shared(add)
         else:
             while not add(0, 0):  # the digits do not suffice, and nothing was taken in
-                self._digits, self._base = widened(self._digits, self._base, words)
+                self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
