@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nile.exact.join import dense, listed, shared
+from nile.exact.join import dense, listed, shared, stream
 from nile.exact.join.chain import encode, encode_all, window_codes
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
@@ -49,6 +49,27 @@ def test_the_pairs_and_their_order_are_those_of_brute_force(seed: int, monkeypat
         blocks = list(Lists(ts, codes, reach).pairs())
         assert all(block.shape[0] > 0 for block in blocks)
         assert [(int(a), int(b)) for block in blocks for a, b in block] == _brute(ts, codes, reach)
+
+
+@pytest.mark.parametrize("way", ["lists", "chains"])
+def test_pairs_that_are_only_looked_at_lie_in_the_place_of_those_before_and_those_kept_stay(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "suits", lambda ts, window: way == "lists")
+    rng = np.random.default_rng(3)
+    ts = tuple(np.sort(rng.integers(0, 20_000, 10_000)) for _ in range(2))
+    codes = tuple(rng.integers(0, 100, 10_000) for _ in range(2))
+    plan = WindowJoinPlan(WindowGraph.uniform(2, 3_000), threads=1)
+
+    def told(block: Array) -> tuple[int, int, int]:
+        return int(block.ctypes.data), int(block.shape[0]), int((block * np.array([3, 1])).sum())
+
+    seen = list(plan.start().made(ts, codes, told, kept=False))
+    kept = list(plan.start().run(ts, codes))
+    assert [each[1:] for each in seen] == [told(block)[1:] for block in kept]
+    assert len(seen) > 2
+    assert len({place for place, *_ in seen}) == 1
+    assert len({block.ctypes.data for block in kept}) == len(kept)
 
 
 @pytest.mark.parametrize("seed", range(30))

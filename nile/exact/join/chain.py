@@ -203,10 +203,13 @@ class ExactJoin:
         """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,536."""
         return self.made(lambda block: (block[:, 0], block[:, 1]))
 
-    def made(self, make: Callable[[Array], T]) -> Iterator[T]:
-        """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,536, on the thread that found it."""
+    def made(self, make: Callable[[Array], T], *, kept: bool = True) -> Iterator[T]:
+        """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,536, on the thread that found it.
+
+        kept: whether that holds the chunk itself, or a part of it; else its room serves for the next one.
+        """
         ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
-        return Lists(ts, codes, self._window, self.keys, threads=self.threads).made(make)
+        return Lists(ts, codes, self._window, self.keys, threads=self.threads).made(make, kept=kept)
 
     @property
     def _window(self) -> int:

@@ -121,9 +121,15 @@ class CountStream:
         """
         self._make_room(max((int(each.max()) for each in codes if each.shape[0]), default=-1))
         parts = parts_of(ts, self._window, self._newest)
-        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), lambda block: block, self.threads)
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), lambda block: block, self.threads, kept=True)
 
-    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
+    def joined(
+        self,
+        ts: tuple[Array, ...],
+        codes: tuple[Array, ...],
+        *,
+        kept: bool,  # noqa: ARG002
+    ) -> Iterator[Array]:
         """Count a batch as `merged` does, on one core."""
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0

@@ -35,6 +35,8 @@ def dense_codes(
     table, known = _room(bits)
     count, fresh = 0, True
     out = tuple(np.empty(each.shape[0], np.int64) for each in columns)
+    # Half of a table's slots are enough for what is given codes: more is not to be touched.
+    largest = max(_LEAST, 1 + (min if shared else sum)(each.shape[0] for each in columns).bit_length())
     for numbers, codes in sorted(zip(columns, out, strict=True), key=lambda pair: pair[1].shape[0] if shared else 0):
         if not fresh:
             call = partial(kernels.code_numbers, table=table, shift=64 - bits, factor=FACTOR, known=known)
@@ -48,7 +50,7 @@ def dense_codes(
                 numbers, begin, table, 64 - bits, FACTOR, known, known.shape[0] - 1, True, codes
             )
             if begin < numbers.shape[0]:
-                bits += _GROWTH
+                bits = min(bits + _GROWTH, largest)
                 kept = known
                 table, known = _room(bits)
                 known[:count], known[-1] = kept[:count], count

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.parts import SIZE, room_for_outputs
+from nile.exact.join.parts import SIZE, Room
 from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, cores, together, useful
 
@@ -164,18 +164,21 @@ class Lists:
         """
         return self.made(lambda block: block)
 
-    def made(self, make: Callable[[Array], T]) -> Iterator[T]:
-        """What `make` makes of each block of `pairs`, on the thread that found it.  Once."""
+    def made(self, make: Callable[[Array], T], *, kept: bool = True) -> Iterator[T]:
+        """What `make` makes of each block of `pairs`, on the thread that found it.  Once.
+
+        kept: whether that holds the block itself, or a part of it; else its room serves for the next one.
+        """
         places, slices, turns = self._begin()
         ahead: list[Ahead[T | None]] = []
         for k in range(1, self._threads):
             own = [one for one, turn in zip(slices, turns, strict=True) if turn == k]
-            ahead.append(Ahead(self._worked(own, places[k], make), _AHEAD))
+            ahead.append(Ahead(self._worked(own, places[k], make, kept), _AHEAD))
         try:
             Ahead.start(ahead)
             for s, one in enumerate(slices):
                 if turns[s] == 0:
-                    yield from (made for made in self._worked([one], places[0], make) if made is not None)
+                    yield from (made for made in self._worked([one], places[0], make, kept) if made is not None)
                 else:
                     while (found := ahead[turns[s] - 1].next()) is not None:
                         yield found
@@ -210,20 +213,22 @@ class Lists:
             elif gone:
                 kernels.pass_keys(codes[:gone], kernels.FIRST + side, rows)
 
-    def _worked(self, slices: list[_Slice], place: _Place, make: Callable[[Array], T]) -> Iterator[T | None]:
+    def _worked(
+        self, slices: list[_Slice], place: _Place, make: Callable[[Array], T], kept: bool
+    ) -> Iterator[T | None]:
         """What is made of the pairs of slices, in order; None behind each of them."""
         kernels = _kernels()
         rows, progress = place.rows, place.progress
-        room = _ROOM if sum(each.shape[0] for each in self._ts) > _ROOM >> 4 else _ROOM >> 4
+        room = Room(2, _ROOM if sum(each.shape[0] for each in self._ts) > _ROOM >> 4 else _ROOM >> 4, kept=kept)
         for one in slices:
             self._pass(one, place)
             while (progress[:2] < one.end).any():
-                out = room_for_outputs(2, room)
+                out = room.next()
                 written = kernels.write_pairs(
                     *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, *self._at, progress, *out
                 )
                 if written:
-                    yield make(out[:, :written].T if 2 * written >= room else out[:, :written].copy().T)
+                    yield make(room.block(written))
             yield None
 
     def _pass(self, one: _Slice, place: _Place) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from nile.exact.join.threads import Ahead, cores
 from nile.exact.state.arrow import pa
 
-__all__ = ["Part", "Partly", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
+__all__ = ["Part", "Partly", "Room", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 18  # arrivals a part
@@ -45,11 +45,35 @@ def room_for_outputs(streams: int, room: int) -> Array:
     return found
 
 
+class Room:
+    """Room for blocks of outputs, one after another: int64 [streams, outputs].
+
+    kept: whether whoever gets a block keeps it; else each is gone when the next one is asked for, in whose place it
+    lies: between the columns of an answer blocks that were let go would leave gaps too small for the next.
+    """
+
+    def __init__(self, streams: int, outputs: int, *, kept: bool) -> None:
+        self._shape, self._kept = (streams, outputs), kept
+        self._found: Array | None = None
+
+    def next(self) -> Array:
+        """Room for a block, not filled."""
+        if self._found is None or self._kept:
+            self._found = room_for_outputs(*self._shape)
+        return self._found
+
+    def block(self, written: int) -> Array:
+        """The first of the outputs that were written: int64 [written, streams], columns contiguous."""
+        assert self._found is not None
+        found = self._found[:, :written]
+        return found.copy().T if self._kept and 2 * written < self._shape[1] else found.T
+
+
 class Partly(Protocol):
     """A join of two streams that can start from the middle of its input."""
 
-    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
-        """Join a batch on one core."""
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...], *, kept: bool) -> Iterator[Array]:
+        """Join a batch on one core; kept: whether who gets a block keeps it (`Room`)."""
         ...
 
     def warmed(self: Self, ts: tuple[Array, ...], codes: tuple[Array, ...], ordinals: tuple[int, ...]) -> Self:
@@ -102,23 +126,26 @@ def in_parts(
     seen: tuple[int, ...],
     make: Callable[[Array], T],
     threads: int | None = None,
+    *,
+    kept: bool,
 ) -> Iterator[T]:
     """Join the parts in turn, as many at once as there are cores; yields what `make` makes of each block, on the thread
     that found it: of those that `join` alone would yield, in their order.
 
-    seen: tuples of each stream before the batch; threads: at most so many, None for all cores.
+    seen: tuples of each stream before the batch; threads: at most so many, None for all cores; kept: whether what is
+    made of a block holds it.
     """
     at_once = cores() if threads is None else min(threads, cores())
     for start in range(0, len(parts), at_once):
         group = parts[start : start + at_once]
         first = _cut(ts, group[0].begin, group[0].end), _cut(codes, group[0].begin, group[0].end)
         if len(group) == 1:
-            yield from map(make, join.joined(*first))
+            yield from map(make, join.joined(*first, kept=kept))
             continue
-        others = [Ahead(_apart(join, part, ts, codes, seen, make), _AHEAD) for part in group[1:]]
+        others = [Ahead(_apart(join, part, ts, codes, seen, make, kept), _AHEAD) for part in group[1:]]
         try:
             Ahead.start(others)
-            yield from map(make, join.joined(*first))
+            yield from map(make, join.joined(*first, kept=kept))
             for each in others:
                 while not isinstance(found := each.next(), _Ended):
                     yield found
@@ -136,12 +163,13 @@ class _Ended(Generic[Self]):
 
 def _apart(
     join: Self, part: Part, ts: tuple[Array, ...], codes: tuple[Array, ...], seen: tuple[int, ...],
-    make: Callable[[Array], T],
+    make: Callable[[Array], T], kept: bool,
 ) -> Iterator[T | _Ended[Self]]:  # fmt: skip
     """One part on a core of its own: what is made of its blocks, and the join behind them."""
     ordinals = tuple(seen[side] + part.warm[side] for side in range(2))
     other = join.warmed(_cut(ts, part.warm, part.begin), _cut(codes, part.warm, part.begin), ordinals)
-    yield from map(make, other.joined(_cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end)))
+    own = _cut(ts, part.begin, part.end), _cut(codes, part.begin, part.end)
+    yield from map(make, other.joined(*own, kept=kept))
     yield _Ended(other)
 
 

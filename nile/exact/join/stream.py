@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from nile.exact.join.listed import Lists, suits
-from nile.exact.join.parts import gaps_filled, in_parts, parts_of, room_for_outputs
+from nile.exact.join.parts import Room, gaps_filled, in_parts, parts_of
 
 __all__ = ["ChainStream"]
 
@@ -70,24 +70,33 @@ class ChainStream:
 
         The first one is joined by lists where that costs less; else a long one in parts, one a core.
         """
-        return self.made(ts, codes, _as_it_is)
+        return self.made(ts, codes, _as_it_is, kept=True)
 
-    def made(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
-        """What `make` makes of each block of `merged`, on the thread that found it."""
+    def made(
+        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], *, kept: bool
+    ) -> Iterator[T]:
+        """What `make` makes of each block of `merged`, on the thread that found it.
+
+        kept: whether that holds the block itself, or a part of it; else its room serves for the next one.
+        """
         if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
-            return self._by_lists(ts, codes, make)
-        return self._by_chains(ts, codes, make)
+            return self._by_lists(ts, codes, make, kept)
+        return self._by_chains(ts, codes, make, kept)
 
-    def _by_chains(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
+    def _by_chains(
+        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], kept: bool
+    ) -> Iterator[T]:
         self._settle()
         parts = parts_of(ts, self._window, self._newest)
-        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), make, self.threads)
+        return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), make, self.threads, kept=kept)
 
-    def _by_lists(self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T]) -> Iterator[T]:
+    def _by_lists(
+        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], kept: bool
+    ) -> Iterator[T]:
         lists = Lists(ts, codes, self._window, threads=self.threads)
         self.most_memory = max(self.most_memory, self.memory + lists.memory)
         pairs = 0
-        for rows, made in lists.made(lambda block: (block.shape[0], make(block))):
+        for rows, made in lists.made(lambda block: (block.shape[0], make(block)), kept=kept):
             pairs += rows
             yield made
         keyed = sum(int(np.count_nonzero(each >= 0)) for each in codes)
@@ -120,25 +129,25 @@ class ChainStream:
             for begin, each in zip(begins, keyed, strict=True)
         ]
 
-    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...]) -> Iterator[Array]:
-        """Join a batch as `merged` does, on one core."""
+    def joined(self, ts: tuple[Array, ...], codes: tuple[Array, ...], *, kept: bool) -> Iterator[Array]:
+        """Join a batch as `merged` does, on one core.  kept: as of `made`."""
         self._settle()
         kernels = _kernels()
         self._place[:, kernels.DONE] = 0
         waiting = ts[0].shape[0] + ts[1].shape[0]
-        room = _ROOM if waiting > _ROOM >> 4 else _ROOM >> 4
+        room = Room(2, _ROOM if waiting > _ROOM >> 4 else _ROOM >> 4, kept=kept)
         why = kernels.FULL
         while why != kernels.FINISHED:
             if why == kernels.GROW:
                 self._resize(2 * self._times[0].shape[0])
-            out = room_for_outputs(2, room)
+            out = room.next()
             why = kernels.join_pairs(
                 ts[0], codes[0], ts[1], codes[1], self._window, *self._rings, *self._times, self._heads,
                 self._shift, self._place, self._resume, out[0], out[1], self._costs,
             )  # fmt: skip
             written = int(self._resume[1])
             if written:
-                yield out[:, :written].T if 2 * written >= room else out[:, :written].copy().T
+                yield room.block(written)
         if waiting:
             self._newest = max(int(each[-1]) for each in ts if each.shape[0])
             self.advance(self._newest)
@@ -168,9 +177,10 @@ class ChainStream:
         if isinstance(stream, int):
             mine = (ts, ts[:0]) if stream == 0 else (ts[:0], ts)
             keys = (codes, codes[:0]) if stream == 0 else (codes[:0], codes)
-            return self._by_chains(mine, keys, _as_it_is)
+            return self._by_chains(mine, keys, _as_it_is, True)
         sides = [stream == side for side in range(2)]
-        return self._by_chains((ts[sides[0]], ts[sides[1]]), (codes[sides[0]], codes[sides[1]]), _as_it_is)
+        mine, keys = (tuple(each[side] for side in sides) for each in (ts, codes))
+        return self._by_chains(mine, keys, _as_it_is, True)
 
     def advance(self, now: int) -> None:
         """Let go of what no tuple at `now` or later can join."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.join.parts import room_for_outputs
+from nile.exact.join.parts import Room
 from nile.exact.join.window_graph import UNBOUNDED, WindowGraph
 from nile.exact.state import arrow
 
@@ -149,15 +149,16 @@ class WalkJoin:
         walk = self._walk
         walk.at[parts.DONE] = 0
         values = np.zeros(ts.shape[0], np.int64) if self._blind else codes
-        why = parts.FULL
+        why, room = parts.FULL, Room(self._streams, _ROOM, kept=True)
         while why != parts.FINISHED:
             if why == parts.GROW:
                 self._resize(2 * self._buffers.ts.shape[1])
-            out = room_for_outputs(self._streams, _ROOM)
-            why = kernels.join_batch(self._buffers, self._rules, walk, which, ts, values, self._null, out, self._costs)
+            why = kernels.join_batch(
+                self._buffers, self._rules, walk, which, ts, values, self._null, room.next(), self._costs
+            )
             written = int(walk.at[parts.WRITTEN])
             if written:
-                yield out[:, :written].T if 2 * written >= _ROOM else out[:, :written].copy().T
+                yield room.block(written)
         if ts.shape[0]:
             self._now = int(ts[-1])
         self._shrink()

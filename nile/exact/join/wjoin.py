@@ -168,9 +168,14 @@ class WindowJoin:
         """
         return self.made(ts, codes, lambda block: block)
 
-    def made(self, ts: Sequence[Any], codes: Sequence[Any] | None, make: Callable[[Array], Made]) -> Iterator[Made]:
+    def made(
+        self, ts: Sequence[Any], codes: Sequence[Any] | None, make: Callable[[Array], Made], *, kept: bool = True
+    ) -> Iterator[Made]:
         """What `make` makes of each block of `run`, in their order; of two streams joined by chain it is called on the
-        threads that find them."""
+        threads that find them.
+
+        kept: whether that holds the block itself, or a part of it; else its room may serve for the next one.
+        """
         n = self.plan.graph.streams
         given = [None] * n if codes is None else list(codes)
         if len(ts) != n or len(given) != n:
@@ -184,7 +189,7 @@ class WindowJoin:
             self._check_order(each, self._what(k))
         self._now = max([self._now, *(int(each[-1]) for each in times if each.shape[0])])
         if isinstance(self._engine, ChainStream) and self.plan.predicate is None:
-            found = self._engine.made(times, values, lambda block: (block.shape[0], make(block)))
+            found = self._engine.made(times, values, lambda block: (block.shape[0], make(block)), kept=kept)
             return self._counted(found)
         return map(make, self._passed(self._engine.merged(times, values)))
 

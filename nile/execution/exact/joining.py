@@ -84,16 +84,16 @@ def joined(
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
-        rows = _rows_of(sides, node.condition, wanted)
-        yield from chain.made(lambda block: rows(block.T))
+        rows, kept = _rows_of(sides, node.condition, wanted)
+        yield from chain.made(lambda block: rows(block.T), kept=kept)
         return
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
-        rows = _rows_of(sides, node.condition, wanted, numbered=False)
+        rows, _ = _rows_of(sides, node.condition, wanted, numbered=False)
         yield from map(rows, pairs_in_order(codes, [side.ts for side in sides], _CHUNK))
         return
     index = _combinations(node, sides)
-    rows = _rows_of(sides, node.condition, wanted, numbered=False)
+    rows, _ = _rows_of(sides, node.condition, wanted, numbered=False)
     for begin in range(0, index[0].shape[0], _CHUNK):
         yield rows([one[begin : begin + _CHUNK] for one in index])
 
@@ -213,9 +213,9 @@ def _window_joined(
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
     codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
     ts = [side.ts for side in sides if side.ts is not None]
-    rows = _rows_of(sides, condition, wanted)
+    rows, kept = _rows_of(sides, condition, wanted)
     if codes is None or len(sides) == 2:
-        yield from join.made(ts, codes, lambda block: rows(block.T))
+        yield from join.made(ts, codes, lambda block: rows(block.T), kept=kept)
     else:
         yield from (rows(block.T) for block in run_shared(join.run, ts, codes))
     if spent is not None:
@@ -270,8 +270,9 @@ def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Arra
 
 def _rows_of(
     sides: Sequence[Side], condition: Node | None, wanted: frozenset[str] | None, *, numbered: bool = True
-) -> Callable[[Iterable[Array]], pa.RecordBatch]:
-    """What makes the rows of combinations, given the row of each input in each of them: int64 [c] each.
+) -> tuple[Callable[[Iterable[Array]], pa.RecordBatch], bool]:
+    """(what makes the rows of combinations, given the row of each input in each of them, int64 [c] each; whether its
+    rows hold what it is given).
 
     numbered: whether columns that number the rows of their input from 0 on may be these places: where each input has
     one, as a block of places is kept whole as long as one column of it is.
@@ -295,7 +296,7 @@ def _rows_of(
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return batch if condition is None else filtered(condition, batch)
 
-    return rows
+    return rows, bool(places)
 
 
 def _combinations(node: Join, sides: Sequence[Side]) -> list[Array]:
