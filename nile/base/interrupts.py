@@ -28,13 +28,14 @@ _handle: Callable[[int, Any], Any] = _PLAIN.signal
 class _Held:
     """The handlers that one outermost block put away, and the signals that came meanwhile."""
 
-    __slots__ = ("away", "came", "depth", "handlers", "impatient", "waiting")
+    __slots__ = ("away", "came", "depth", "handlers", "impatient", "thread", "waiting")
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self.away: list[int] = []
         self.came: list[int] = []
         self.depth = 1
+        self.thread = threading.get_ident()  # the main one: to ask for that costs more than to compare
         self.impatient = False
         self.waiting = False
 
@@ -79,10 +80,11 @@ class Interrupts:
         self._held: _Held | None = None
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is not threading.main_thread():
+        held = self._held
+        if held is not None and held.thread == threading.get_ident():
+            held.depth += 1
             return self
-        if self._held is not None:
-            self._held.depth += 1
+        if threading.current_thread() is not threading.main_thread():
             return self
         held = _Held()
         try:
@@ -98,7 +100,7 @@ class Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         held = self._held
-        if held is None or threading.current_thread() is not threading.main_thread():
+        if held is None or held.thread != threading.get_ident():
             return
         held.depth -= 1
         if held.depth:
@@ -118,7 +120,9 @@ class Interrupts:
         A first signal still waits, so that what has to follow gets done; when the same comes again, the call is taking
         too long for somebody: its handler runs at once.
         """
-        held = self._held if threading.current_thread() is threading.main_thread() else None
+        held = self._held
+        if held is not None and held.thread != threading.get_ident():
+            held = None
         before = held is not None and held.impatient
         try:
             if held is not None:

@@ -28,30 +28,26 @@ class Ahead(Generic[T]):
 
     def __init__(self) -> None:
         self.cost = 0.0
-        self._done: deque[tuple[T | None, Exception | None]] = deque()
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything was done that nobody has taken."""
-        return bool(self._done)
+        self.done: deque[tuple[T | None, Exception | None]] = deque()
+        """What was done that nobody has taken."""
 
     def work(self, steps: Sequence[Callable[[], T]]) -> None:
         """Do steps, up to the first that fails, on any thread."""
         begun = cpu_seconds()
         for step in steps:
             try:
-                self._done.append((step(), None))
+                self.done.append((step(), None))
             except Exception as error:
-                self._done.append((None, error))
+                self.done.append((None, error))
                 break
         spent = cpu_seconds() - begun
         self.cost = (self.cost + spent) / 2.0 if self.cost else spent
 
     def take(self, step: Callable[[], T]) -> T:
         """What the next step led to, which is done now if it was not before.  Raises what it raised."""
-        if not self._done:
+        if not self.done:
             return step()
-        found, error = self._done.popleft()
+        found, error = self.done.popleft()
         if error is not None:
             raise error
         return found  # type: ignore[return-value]

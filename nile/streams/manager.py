@@ -73,13 +73,15 @@ class TupleBatch:
 
     `ordinal`: the place of the first one in the stream, from 0. `ts`: int64 nanoseconds, contiguous and writable.
     `key`: as many keys; may hold nulls, may be dictionary-encoded. `carried`: the columns of `StreamSpec.carry`,
-    without dictionaries; None where there are none. `shared`: what `columns` has made.
+    without dictionaries; None where there are none. `schema`: theirs, one object for all batches of a reading.
+    `shared`: what `columns` has made.
     """
 
     ordinal: int
     ts: np.ndarray
     key: pa.Array
     carried: pa.RecordBatch | None = None
+    schema: pa.Schema | None = field(default=None, repr=False, compare=False)
     shared: list[Columns] = field(default_factory=list, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -89,7 +91,7 @@ class TupleBatch:
     def columns(self) -> Columns:
         """`carried`, made once for all who hear of the batch, after whom `shared` is cleared."""
         if not self.shared:
-            self.shared.append(columns_of(self.carried))
+            self.shared.append(columns_of(self.carried, self.schema))
         return self.shared[0]
 
 
@@ -133,6 +135,7 @@ class StreamManager:
 
     accounting: Accounting
     """Where the tuples of the last reading went. Balanced at every moment."""
+    _carried: pa.Schema
 
     @property
     def may_wait(self) -> bool:
@@ -246,7 +249,9 @@ class StreamManager:
         ordinal = self._next_ordinal
         self._next_ordinal += len(run)
         self.accounting.apply(len(run))
-        return TupleBatch(ordinal, lent(run.ts), run.key, run.carried)
+        if run.carried is not None and not run.carried.schema.equals(self._carried):
+            self._carried = run.carried.schema
+        return TupleBatch(ordinal, lent(run.ts), run.key, run.carried, self._carried)
 
     def quarantine(self) -> pa.Table:
         """The rejected rows of the last reading: reason (text), row (int64, from 1 in the source), raw (text)."""
@@ -274,6 +279,7 @@ class StreamManager:
         self.accounting = Accounting()
         self.distinct = Distinct()
         self._next_ordinal = 0
+        self._carried = pa.schema([])
         self._rejected = RowLog(pa.schema([("reason", pa.string()), ("row", pa.int64()), ("raw", pa.string())]))
         self._refused: list[tuple[dict[str, int], pa.RecordBatch]] = []
         self._late = RowLog(pa.schema([("row", pa.int64()), ("ts", pa.timestamp("ns")), ("key", self.key_type)]))

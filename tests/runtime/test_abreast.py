@@ -313,6 +313,6 @@ def test_what_fails_ahead_fails_when_it_is_taken_and_nothing_after_it_is_done() 
     assert ahead.take(lambda: 9) == 0
     with pytest.raises(ValueError, match="planted"):
         ahead.take(lambda: 9)
-    assert not ahead.waits
+    assert not ahead.done
     assert ahead.take(lambda: 9) == 9
     assert ahead.cost > 0

@@ -9,7 +9,7 @@ from nile.exact.pipeline.sources.incoming import projected, selected
 from nile.exact.pipeline.threaded_selection import kept
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
-from nile.exact.state.columns import made, picked
+from nile.exact.state.columns import Numbers, made, picked
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import Held, State
 
@@ -79,7 +79,10 @@ class Projection:
         """What is made of what changes up to `to`."""
         delta = self.below.step(to)  # changed in place: who made it has no more to do with it
         if (picks := self.plan.picks) is not None and delta.sign.shape[0]:
-            delta.given = picked(delta.given, picks, self.schema)
+            if type(given := delta.given) is Numbers:
+                given.rename(picks, self.schema)
+            else:
+                delta.given = picked(given, picks, self.schema)
         else:
             delta.given = self._made(delta.given)
         return delta

@@ -16,7 +16,7 @@ import numpy as np
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
-from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, Operator, Signed, Stateful
+from nile.exact.pipeline.schedule import EARLIEST, Changes, Clock, Delta, Operator, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
@@ -36,15 +36,6 @@ Emit = Literal["append", "changes", "snapshot"]
 _WHOLE = np.dtype(np.int64)
 FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
-
-
-class Changes(Signed):
-    """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n].
-
-    Only to be read.
-    """
-
-    __slots__ = ()
 
 
 class _Window(Stateful):
@@ -365,8 +356,9 @@ class Pipeline:
             self.stages.to = to
         if self.deferred:
             return []
-        self.stages.settle()
-        return self.taken()
+        if self.stages.done < self.stages.to:
+            self.stages.settle()
+        return self.taken() if self._found else []
 
     def settle(self) -> list[Changes]:
         """Work on all that waits; returns the changes that `taken` has not."""
@@ -397,4 +389,4 @@ class Pipeline:
             delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
         if n := delta.sign.shape[0]:
             self._counts["changes"] += n
-            self._found.append(Changes(delta.ts, delta.sign, delta.given, delta.gone))
+            self._found.append(delta)

@@ -28,14 +28,15 @@ from nile.exact.state.expire import NEVER, Calendar, joined, never, nothing, sig
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import kernels
 
-__all__ = ["Clock", "Delta", "Operator", "Signed", "Stateful", "empty", "interleaved", "merged", "until_of"]
+__all__ = ["Changes", "Clock", "Delta", "Operator", "Stateful", "empty", "interleaved", "merged", "until_of"]
 
 EARLIEST = np.iinfo(np.int64).min
 _NO_TIMES = np.zeros(0, np.int64)
 
 
-class Signed:
-    """Signed rows: ts int64 [n], sign int8 [n], rows RecordBatch [n] or the `Columns` of one.  Only to be read.
+class Changes:
+    """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n] or the
+    `Columns` of one.  Only to be read.
 
     gone: how many go, -1 where nobody has counted.
     """
@@ -65,8 +66,8 @@ class Signed:
         return int(self.ts.shape[0])
 
 
-class Delta(Signed):
-    """Signed rows on their way.  until: int64 [n], when they expire, or None, they do not.
+class Delta(Changes):
+    """Changes on their way between operators.  until: int64 [n], when they expire, or None, they do not.
 
     times: int64 [n], how many rows that are alike to whoever asked so (`Reader.once`) each stands for; None for one.
     """

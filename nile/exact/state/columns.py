@@ -85,6 +85,12 @@ class Numbers(Columns):
         self.num_rows = num_rows
         self.known = None
 
+    def rename(self, places: Sequence[int], schema: Any) -> None:
+        """Have these of the columns, as a schema calls them: of rows that nobody else has."""
+        if places != _PLACES[: len(self.places)]:
+            self.places = tuple([self.places[at] for at in places])
+        self.schema = schema
+
     @property
     def columns(self) -> list[Any]:  # type: ignore[override]
         """As Arrow arrays in the memory of the matrix."""
@@ -143,10 +149,14 @@ def _head(schema: Any, n: int, places: tuple[int, ...], stamps: int) -> tuple[An
     return found
 
 
-def columns_of(rows: Any) -> Columns:
-    """A RecordBatch as Columns from which several pick, one after the other, who share what they make of few rows."""
+def columns_of(rows: Any, schema: Any = None) -> Columns:
+    """A RecordBatch as Columns from which several pick, one after the other, who share what they make of few rows.
+
+    schema: its own, the same object for batch after batch, where there is one: what equals one costs a look at every
+    field.
+    """
     n, columns = rows.num_rows, rows.columns
-    return Columns(columns, rows.schema, n, {"all": columns} if n <= _SHARED else None)
+    return Columns(columns, schema or rows.schema, n, {"all": columns} if n <= _SHARED else None)
 
 
 def picked(rows: Any, places: Sequence[int], schema: Any) -> Columns:

@@ -116,31 +116,36 @@ def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool
         index[at] = code + 1
 
 
+@part
+def release_code(code: int, index: Array, hashes: Array, free: Array, meta: Array) -> None:
+    """Forget one, if it is known.  Linear probing, shifted back."""
+    if hashes[code] < 0:
+        return
+    mask = index.shape[0] - 1
+    at = hashes[code] & mask
+    while index[at] != code + 1:
+        at = (at + 1) & mask
+    hashes[code] = -1
+    free[meta[FREE]] = code
+    meta[FREE] += 1
+    meta[LIVE] -= 1
+    hole = at
+    while True:
+        at = (at + 1) & mask
+        if index[at] == 0:
+            break
+        home = hashes[index[at] - 1] & mask
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            index[hole] = index[at]
+            hole = at
+    index[hole] = 0
+
+
 @kernel
 def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: Array) -> None:
-    """Forget `codes` (repeats allowed).  Linear probing, shifted back."""
-    mask = index.shape[0] - 1
+    """Forget `codes` (repeats allowed)."""
     for i in range(codes.shape[0]):
-        code = codes[i]
-        if hashes[code] < 0:
-            continue
-        at = hashes[code] & mask
-        while index[at] != code + 1:
-            at = (at + 1) & mask
-        hashes[code] = -1
-        free[meta[FREE]] = code
-        meta[FREE] += 1
-        meta[LIVE] -= 1
-        hole = at
-        while True:
-            at = (at + 1) & mask
-            if index[at] == 0:
-                break
-            home = hashes[index[at] - 1] & mask
-            if ((at - home) & mask) >= ((at - hole) & mask):
-                index[hole] = index[at]
-                hole = at
-        index[hole] = 0
+        release_code(codes[i], index, hashes, free, meta)
 
 
 @kernel

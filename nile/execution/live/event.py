@@ -79,9 +79,10 @@ class Readers:
         wanted: what the lowest selection of the form looks for; form: of changes, and whether these are all like that.
         work: what happened, done by whoever comes first.  Raises what it raised, to every reader.
         """
-        if turn == self.turn and len(self.readers) <= 1:
+        if turn == self._first and not self._events and len(self.readers) <= 1:
             self._first += 1
-            return form(work(), False)
+            changes = work()
+            return form(changes, False) if changes else None
         event = self._event(turn, work, 1)
         if not event.found:
             return None

@@ -253,7 +253,7 @@ class ExactSubscription(Indexed):
 
     def ran(self, work: Callable[[], list[Changes]]) -> None:
         """Operators of its plan have run, which is an event of its own: `work` gives what came out."""
-        self._work(partial(self._step, work))
+        self._work(self._step, work)
 
     def settle(self) -> None:
         """Work on all that waits in queues between operators: a part of a change."""
@@ -274,14 +274,16 @@ class ExactSubscription(Indexed):
 
     def _step(self, work: Callable[[], list[Changes]]) -> None:
         """Hand out what something that happened leads to, worked out by whoever of those that share it is first."""
-        turn, self._turn = self._turn, self._turn + 1
+        turn = self._turn
+        self._own_turn = turn + 1
         made = self._plan.take(turn, work, self._formed, (self._tail_key, self._names), self._sought)
         if made is not None:
             self._given(*made)
 
     def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
         passed = self._tail.passed(found, selected=selected)
-        return passed, [changed(each, self.schema, self.choice.emit) for each in passed.changes]
+        schema, emit = self.schema, self.choice.emit
+        return passed, [changed(each, schema, emit) for each in passed.changes]
 
     def _given(self, passed: Passed, batches: list[pa.RecordBatch]) -> None:
         self._tail.add(passed)
@@ -310,10 +312,11 @@ class ExactSubscription(Indexed):
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
         if self._seen is not None:
-            self._seen[name] += len(batch)
+            self._seen[name] += batch.ts.shape[0]
         at = self._passed()
         self._step(partial(self._plan.arrived, name, batch, at))
-        self._moved(at)
+        if self.into is not None:
+            self._moved(at)
 
     def open_from(self, stream: LiveStream) -> int | None:
         return self._plan.open_from(stream)

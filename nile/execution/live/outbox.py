@@ -25,6 +25,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     schema: pa.Schema
     _may_drop = True
+    _place: Any = None
+    """Where else its outputs are found (`nile.execution.live.indexed`); None: nowhere."""
 
     def __init__(self, commits: Commits, callback: Callable[[pa.RecordBatch], None] | None) -> None:
         self._callback = callback
@@ -77,7 +79,8 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
     @property
     def _found(self) -> Unread:
         """What waits for the reader, all of it here."""
-        self._fetch()
+        if self._place is not None:
+            self._fetch()
         return self._waits
 
     def _fetch(self) -> None:  # noqa: B027
@@ -251,11 +254,11 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     def tell(self) -> None:
         """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
-        while self._callback is not None and (found := self._found):
-            fault = INTERRUPTS.calling(self._callback, found.first)
+        while (call := self._callback) is not None and (waiting := self._found.waiting):
+            fault = INTERRUPTS.calling(call, waiting[0])
             if fault is not None:
                 self._commits.fault(fault)
-            self._handed += found.popleft().num_rows
+            self._handed += self._waits.popleft().num_rows
 
     def seal(self, files: Files, least: int) -> None:
         """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.
@@ -302,9 +305,9 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     def _hand_out(self, batch: pa.RecordBatch) -> None:
         """Number a batch of outputs and give it to whoever reads."""
-        if not batch.num_rows:
+        if not (rows := batch.num_rows):
             return
-        self._outputs += batch.num_rows
+        self._outputs += rows
         if self.into is not None:
             self._handed = self.outputs
             self.into.take(batch)

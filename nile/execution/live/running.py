@@ -114,6 +114,12 @@ class Running(Readers):
                 self.leaves.setdefault(leaf.name, []).append(leaf)
             elif isinstance(leaf, Stream):
                 self.finite.append(leaf)
+        self._plain = {
+            name: each[0]
+            for name, each in self.leaves.items()
+            if len(each) == 1 and isinstance(each[0], Stream) and each[0].where is None
+        }
+        """Streams that come as they are to one place of the plan: that place."""
         self.streams = {name: live[name] for name in self.leaves}
         streams = tuple((name, id(stream)) for name, stream in self.streams.items())
         self.key: tuple[Any, ...] = (repr(below), choice.emit, choice.scheduling, choice.algorithm, streams)
@@ -254,7 +260,7 @@ class Running(Readers):
     def stands_alone(self) -> bool:
         """Whether what comes may be worked out ahead of its readers, on any thread: all have taken all there was."""
         level = all(each._turn == self.turn for each in self.readers)
-        return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.waits)
+        return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.done)
 
     def arrival(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
         """What readers ask for next: that tuples of a live stream are taken in.  at: as of `arrived`."""
@@ -262,13 +268,15 @@ class Running(Readers):
 
     def arrived(self, name: str, batch: TupleBatch, at: int | None) -> list[Changes]:
         """Take in tuples of a live stream.  at: the instant that all streams have passed by then, if there is one."""
-        if not self.ahead.waits:
+        if not self.ahead.done:
             return self._arrived(name, batch.ts, batch.columns, at)
         return self.ahead.take(self.arrival(name, batch, at))
 
     def _arrived(self, name: str, ts: Array, batch: Columns, at: int | None) -> list[Changes]:
         found = self.push(name, ts, batch)
-        return found if at is None else found + self.pipeline.advance(at, certain=False)
+        if at is not None and (more := self.pipeline.advance(at, certain=False)):
+            found += more
+        return found
 
     def advance(self, at: int) -> list[Changes]:
         """All streams have passed an instant.
@@ -280,9 +288,8 @@ class Running(Readers):
 
     def push(self, name: str, ts: Array, batch: pa.RecordBatch | Columns) -> list[Changes]:
         """Take in tuples of a live stream, here and now."""
-        leaves = self.leaves[name]
-        if len(leaves) == 1 and isinstance(leaf := leaves[0], Stream) and leaf.where is None:
-            return self.pipeline.push(leaf.alias, ts, self._named(leaf, batch)) if ts.shape[0] else []
+        if (only := self._plain.get(name)) is not None:
+            return self.pipeline.push(only.alias, ts, self._named(only, batch)) if ts.shape[0] else []
         found: list[Changes] = []
         for alias, times, rows in self._of_leaves(name, ts, batch):
             found += self.pipeline.push(alias, times, rows)
@@ -315,7 +322,7 @@ class Running(Readers):
     def _named(self, leaf: Stream, batch: pa.RecordBatch | Columns) -> pa.RecordBatch | Columns:
         """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
         known = self._places.get(leaf.alias)
-        if known is None or not batch.schema.equals(known[0]):
+        if known is None or not (batch.schema is known[0] or batch.schema.equals(known[0])):
             known = self._places[leaf.alias] = (batch.schema, *places(leaf, batch.schema))
         _, at, schema = known
         if at is None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from nile.base.interrupts import INTERRUPTS
 from nile.exact.pipeline.figures import Figures
@@ -120,7 +119,10 @@ class Subscription(Outbox):
     def _catch_up(self) -> None:
         for step in self._backlog.taken():
             self._replayed, name, batch = step, step.name, step.batch
-            self._work(self._progress if name is None or batch is None else partial(self._arrived, name, batch))
+            if name is None or batch is None:
+                self._work(self._progress)
+            else:
+                self._work(self._arrived, name, batch)
             if batch is not None:
                 batch.shared.clear()
         self._replayed = None
@@ -130,7 +132,7 @@ class Subscription(Outbox):
         if self.paused:
             self._backlog.add(Step(self._passed(), name, batch))
             return
-        self._work(partial(self._arrived, name, batch))
+        self._work(self._arrived, name, batch)
 
     def fill(self, into: Into) -> None:
         """From now on rows go there, what waits first."""
@@ -159,7 +161,7 @@ class Subscription(Outbox):
     def taken_back(self, name: str, gone: TakenBack) -> None:
         """Tuples of a stream are kept no more."""
         self._catch_up()
-        self._work(partial(self._taken_back, name, gone))
+        self._work(self._taken_back, name, gone)
 
     def progress(self) -> None:
         """Emit what follows of how far the streams have come."""
@@ -235,12 +237,12 @@ class Subscription(Outbox):
     def _finish(self) -> None:
         """Emit what is left: no tuple will come any more."""
 
-    def _work(self, step: Callable[[], None]) -> None:
+    def _work(self, step: Callable[..., None], *given: Any) -> None:
         """A part of a change, unless closed.  What it cannot do ends this query alone, and the push raises it."""
         if self._closed:
             return
         try:
-            step()
+            step(*given)
         except Exception as error:
             if isinstance(error, MemoryError) and not isinstance(error, NileError):
                 raise  # not the fault of this query: the whole change is off

@@ -45,7 +45,8 @@ class Unread:
     """Batches in their order; those in files come first.  Batches in files are as others to a reader."""
 
     def __init__(self) -> None:
-        self._batches: deque[pa.RecordBatch] = deque()
+        self.waiting: deque[pa.RecordBatch] = deque()
+        """The oldest first, for whoever only looks."""
         self._filed: dict[int, Filed] = {}  # by the identity of their batch, which they hold
         self._weighed = 0, 0  # the first so many, and what those of them in memory take
 
@@ -53,21 +54,21 @@ class Unread:
     def bytes(self) -> int:
         """Of those in memory.  Most are read before anybody asks, and weighing one costs more than keeping it."""
         many, taken = self._weighed
-        if many < len(self._batches):
-            taken += sum(batch.nbytes for batch in islice(self._batches, many, None))
-            self._weighed = len(self._batches), taken  # at once: a signal may come in between
+        if many < len(self.waiting):
+            taken += sum(batch.nbytes for batch in islice(self.waiting, many, None))
+            self._weighed = len(self.waiting), taken  # at once: a signal may come in between
         return taken
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self.waiting)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return iter(self._batches)
+        return iter(self.waiting)
 
     @property
     def first(self) -> pa.RecordBatch:
         """The oldest."""
-        return self._batches[0]
+        return self.waiting[0]
 
     def numbered(self, first: int, ordinal: int, most: int) -> list[tuple[int, pa.RecordBatch]]:
         """The rows from `ordinal` on, each batch after the ordinal of its first row, until they take `most` bytes.
@@ -75,7 +76,7 @@ class Unread:
         first: the ordinal of the oldest row that waits.
         """
         found: list[tuple[int, pa.RecordBatch]] = []
-        for batch in self._batches:
+        for batch in self.waiting:
             end = first + len(batch)
             if end > ordinal:
                 skip = max(ordinal - first, 0)
@@ -88,11 +89,11 @@ class Unread:
 
     def append(self, batch: pa.RecordBatch) -> None:
         """One more."""
-        self._batches.append(batch)
+        self.waiting.append(batch)
 
     def popleft(self) -> pa.RecordBatch:
         """The oldest, which waits no longer."""
-        batch = self._batches.popleft()
+        batch = self.waiting.popleft()
         many, taken = self._weighed
         if many:
             self._weighed = many - 1, taken - (0 if id(batch) in self._filed else batch.nbytes)
@@ -100,13 +101,13 @@ class Unread:
 
     def clear(self) -> None:
         """None waits any longer."""
-        self._batches.clear()
+        self.waiting.clear()
         self._weighed = 0, 0
 
     def put_back(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Batches that were handed out, before all others."""
         for batch in reversed(list(batches)):
-            self._batches.appendleft(batch)
+            self.waiting.appendleft(batch)
             many, taken = self._weighed
             self._weighed = many + 1, taken + (0 if id(batch) in self._filed else batch.nbytes)
 
@@ -121,7 +122,7 @@ class Unread:
     def filed(self) -> list[Filed]:
         """The batches in files, from the oldest, up to the first in memory."""
         found = []
-        for batch in self._batches:
+        for batch in self.waiting:
             if (filed := self._filed.get(id(batch))) is None:
                 break
             found.append(filed)
@@ -129,7 +130,7 @@ class Unread:
 
     def tail(self) -> list[pa.RecordBatch]:
         """The batches after `filed`."""
-        return list(self._batches)[len(self.filed()) :]
+        return list(self.waiting)[len(self.filed()) :]
 
     def seal(self, files: Files, schema: pa.Schema, least: int) -> None:
         """Move what is in memory to a file, if it is more than `least` bytes.  Raises StoreWriteError."""
@@ -144,17 +145,17 @@ class Unread:
 
     def adopt(self, filed: Iterable[Filed], tail: Iterable[pa.RecordBatch] = ()) -> None:
         """Have these, and nothing else."""
-        self._batches, self._filed, self._weighed = deque(), {}, (0, 0)
+        self.waiting, self._filed, self._weighed = deque(), {}, (0, 0)
         for each in filed:
-            self._batches.append(each.batch)
-            self._weighed = len(self._batches), 0
+            self.waiting.append(each.batch)
+            self._weighed = len(self.waiting), 0
             self._filed[id(each.batch)] = each
         for batch in tail:
             self.append(batch)
 
     def read_through(self) -> list[Any]:
         """Files of which nothing waits any longer, told once."""
-        waiting = set(map(id, self._batches))
+        waiting = set(map(id, self.waiting))
         gone = [each for key, each in self._filed.items() if key not in waiting]
         for each in gone:
             del self._filed[id(each.batch)]

@@ -112,12 +112,13 @@ class Incoming:
     """
 
     HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
-    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_alike")
+    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_nodes", "_alike")
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
         self.above = above
         self._picks = picks_of(above)
+        self._nodes = range(1 + len(above))
         self._alike: Any = scan.schema
         """A schema that equals the scan's: that of rows that came last."""
         self.schema = above[-1].schema if above else scan.schema
@@ -136,7 +137,9 @@ class Incoming:
         if self._picks is None:
             rows, at = applied(rows, self.above, self.counts)
         else:
-            self.counts += rows.num_rows
+            n, counts = rows.num_rows, self.counts
+            for k in self._nodes:
+                counts[k] += n  # one by one: of so few numpy takes longer to begin
             rows = picked(rows, self._picks, self.schema)
         self._raw.append(ts)
         self._kept.append((ts if at is None else ts[at], rows, at))

@@ -33,6 +33,8 @@ kernels: Any = arrow.Late("nile.exact.pipeline.sources.stream_join_kernels")
 Chain = tuple[Scan, list[Select | Project]]
 _FEW = 2_048
 """Pairs up to which rows of words cost less than a kernel for each column."""
+_ROOM = 16
+"""Tuples of a step for which there is room without asking for any."""
 
 
 def fits(scan: Scan) -> bool:
@@ -54,7 +56,7 @@ class StreamJoining:
     HELD: ClassVar = ("pairs", "arrivals", "_rings", "_now", "_place")
     DERIVED: ClassVar = (
         "clock", "plan", "schema", "come", "go", "once", "_windows", "_kinds", "_at", "_all", "_as_they_are", "_keys",
-        "_key_counts", "_heads",
+        "_key_counts", "_heads", "_moved", "_ends",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +81,7 @@ class StreamJoining:
         self._keys = RowTable(self._kinds) if plan.on else None
         self._key_counts = np.zeros((1, 2), np.int64)
         self._heads = [np.full(1, -1, np.int64) for _ in range(2)]
+        self._moved, self._ends = np.empty((_ROOM, 5), np.int64), np.empty(1 + _ROOM, np.int64)
         self._now = EARLIEST
 
     @property
@@ -169,21 +172,28 @@ class StreamJoining:
                 stay = without(ts, rows, *gone)
                 taken[side] = ts[stay], rows.filter(pa.array(stay))
         place, (left, right) = self._place, self._rings
-        first = left.oldest, right.oldest
         for side, (ts, rows) in enumerate(taken):
             if ts.shape[0]:
                 ring = self._rings[side]
                 codes = self._codes(side, rows)
                 ring.add_words(ts, words_of(rows, self._all[side], ring.encoder), codes)
                 place[side, 2] = ring.newest
-        moved, ends = kernels.moves(
-            to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes, right.before,
-            self._heads[1], self._key_counts, place, self.come, self.go,
-        )  # fmt: skip
-        if moved.shape[0]:
-            self.pairs += moved.shape[0] if self.once else int(ends[-1])
-        delta = self._newest(moved, ends) if self.once else self._told(moved, ends)
-        self._forget(first)
+        moved, ends = self._moved, self._ends
+        while True:
+            n = kernels.moves(
+                to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes,
+                right.before, self._heads[1], self._key_counts, place, self.come, self.go, moved, ends,
+            )  # fmt: skip
+            if n >= 0:
+                break
+            moved, ends = np.empty((-n, 5), np.int64), np.empty(1 - n, np.int64)
+        if n:
+            moved, ends = moved[:n], ends[: 1 + n]
+            self.pairs += n if self.once else int(ends[-1])
+            delta = self._newest(moved, ends) if self.once else self._told(moved, ends)
+        else:
+            delta = empty(self.schema)
+        self._forget()
         return delta
 
     def _newest(self, moved: Array, ends: Array) -> Delta:
@@ -196,9 +206,7 @@ class StreamJoining:
 
     def _told(self, moved: Array, ends: Array) -> Delta:
         """All pairs that satisfy the condition."""
-        if not (n := int(ends[-1])):
-            return empty(self.schema)
-        if n < _FEW:
+        if (n := int(ends[-1])) < _FEW:
             ts, sign = np.empty(n, np.int64), np.empty(n, np.int8)
             ordinals = [np.empty(n, np.int64) for _ in self._rings]
             kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, *ordinals)
@@ -221,7 +229,10 @@ class StreamJoining:
         if keys is None:
             return np.zeros(rows.num_rows, np.int64)
         words = self._key_words(keys, rows, side)
-        if any(rows.column(i).null_count for i in at) and (nulls := keys.encoder.nulls(words)).any():
+        some = 0
+        for i in at:
+            some += rows.column(i).null_count
+        if some and (nulls := keys.encoder.nulls(words)).any():
             codes = np.full(words.shape[0], -1, np.int64)
             codes[~nulls] = keys.codes(words[~nulls])
         else:
@@ -244,15 +255,17 @@ class StreamJoining:
         columns = [*self._rings[0].columns(left), *self._rings[1].columns(right)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _forget(self, since: tuple[int, int]) -> None:
-        """Let go of what has left, from these ordinals on, and of keys and texts that nothing has any more."""
-        keys = self._keys
-        for ring, first, last in zip(self._rings, since, self._place[:, 0].tolist(), strict=True):
-            if last > first:
+    def _forget(self) -> None:
+        """Let go of what has left, and of keys and texts that nothing has any more."""
+        keys, counts = self._keys, self._key_counts
+        for ring, last in zip(self._rings, self._place[:, 0].tolist(), strict=True):
+            if last > ring.oldest:
                 if keys is not None:
-                    gone = np.empty(last - first, np.int64)
-                    if n := kernels.without_tuples(first, last, ring.codes, self._key_counts, gone):
-                        keys.release(gone[:n])
+                    kernels.release_keys(
+                        ring.oldest, last, ring.codes, counts, keys.index, keys.hashes, keys.free, keys.meta
+                    )
+                    if keys.encoder.values:
+                        keys.tidy()
                 ring.oldest = last
                 ring.forget()
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import allocating_kernel, inlined, kernel
+from nile.exact.state.rows_kernels import release_code
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +34,7 @@ def _leaves(ts: int, window: int) -> int:
     return ts + window + 1
 
 
-@allocating_kernel
+@kernel
 def moves(
     to: int,
     left_window: int,
@@ -50,10 +51,13 @@ def moves(
     place: Array,
     come: bool,
     go: bool,
-) -> tuple[Array, Array]:
-    """All that comes and leaves up to `to`: int64 [n, 5], TS to NEWEST_OF of those tuples that make pairs come or go,
-    and int64 [n + 1], how many pairs those before each make together.
+    out: Array,
+    ends: Array,
+) -> int:
+    """All that comes and leaves up to `to`: how many tuples make pairs come or go, of which out (int64 [room, 5]) has
+    TS to NEWEST_OF, and ends (int64 [1 + room]) how many pairs those before each make together.
 
+    With less room than there may be such tuples nothing is done: below 0, how much it takes.
     windows: ns, negative without end; ts, codes (-1 joins nothing), before: int64 rings by ordinal; heads: int64
     [keys], the newest ordinal of each, -1 none; key_counts: int64 [keys, 2], of each side; place as above.
     Of one instant what leaves goes first, then the left.  O(1) a tuple.
@@ -63,8 +67,8 @@ def moves(
     room = 0
     for side in range(2):
         room += 2 * place[side, NEWEST] - place[side, NEXT] - place[side, OLDEST]
-    out = np.empty((room, 5), np.int64)
-    ends = np.empty(room + 1, np.int64)
+    if room > out.shape[0]:
+        return -room
     ends[0] = 0
     written = 0
     old_left = place[0, OLDEST]
@@ -131,7 +135,7 @@ def moves(
     place[1, OLDEST] = old_right
     place[0, NEXT] = next_left
     place[1, NEXT] = next_right
-    return out[:written], ends[: written + 1]
+    return written
 
 
 @kernel
@@ -180,18 +184,18 @@ def word_moved(moved: Array, ends: Array, side: int, words: Array, at: int, ordi
 
 
 @kernel
-def without_tuples(first: int, last: int, codes: Array, key_counts: Array, out: Array) -> int:
-    """Put the keys of ordinals from first to before last that no tuple of either side has into out, int64 [last -
-    first]: how many; one may come twice.  codes, key_counts: as of `moves`.
+def release_keys(
+    first: int, last: int, codes: Array, key_counts: Array, index: Array, hashes: Array, free: Array, meta: Array
+) -> None:
+    """Forget the keys of ordinals from first to before last that no tuple of either side has.
+
+    codes, key_counts: as of `moves`; index, hashes, free, meta: of the `RowTable` of keys.
     """
     mask = codes.shape[0] - 1
-    written = 0
     for own in range(first, last):
         key = codes[own & mask]
         if key >= 0 and key_counts[key, 0] == 0 and key_counts[key, 1] == 0:
-            out[written] = key
-            written += 1
-    return written
+            release_code(key, index, hashes, free, meta)
 
 
 @kernel

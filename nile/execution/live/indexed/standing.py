@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from nile.base.interrupts import INTERRUPTS
@@ -94,11 +93,11 @@ class Indexed(Subscription):
 
     def given(self, changes: Sequence[Changes], *, selected: bool) -> None:
         """What happened, a part of a change: of it, what its condition selects.  selected: that is all of it."""
-        self._work(partial(self._take, changes, selected=selected))
+        self._work(self._take, changes, selected)
 
     def faulted(self, error: Exception) -> None:
         """What happened cannot be worked on, and it ends."""
-        self._work(partial(_raise, error))
+        self._work(_raise, error)
 
     def say_more(self) -> None:
         """Tell whoever waits that there is more to read."""

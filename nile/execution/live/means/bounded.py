@@ -241,10 +241,10 @@ class BoundedSubscription(ExactSubscription):
                     table = table.append_column(f"{name}_{what}", pa.array(end, mask=np.isnan(end)))
             return table
 
-    def _work(self, step: Callable[[], None]) -> None:
+    def _work(self, step: Callable[..., None], *given: Any) -> None:
         begun = self._means.meter()
         gate = self.gate
-        super()._work(step)
+        super()._work(step, *given)
         self._means.spent(gate, self._means.meter() - begun)
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
