@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nile.exact.pipeline.schedule import Delta, Operator
+from nile.exact.pipeline.schedule import Above, Delta, Operator
 from nile.exact.pipeline.sources.incoming import projected, selected
 from nile.exact.pipeline.threaded_selection import kept
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
 from nile.exact.state.columns import Numbers, made, picked
 from nile.exact.state.expire import nothing
-from nile.exact.state.held import Held, State
 
 __all__ = ["Projection", "Selection"]
 
 
-class Selection:
+class Selection(Above):
     """Signed tuples for which a test is true.  Source: negative tuples, section 4.6.
 
     threads: that many tuples may be tested on, None for all cores.
@@ -42,29 +41,13 @@ class Selection:
         until = None if delta.until is None else delta.until[yes]
         return Delta(delta.ts[yes], delta.sign[yes], rows, until)
 
-    def time(self) -> int:
-        """GetTime: the clock of the operator below."""
-        return self.below.time()
-
     def contents(self) -> Any:
         """The selected rows."""
         rows = self.below.contents()
         return rows.filter(pa.array(selected(rows, self.plan.test))) if rows.num_rows else rows
 
-    def capture(self) -> State:
-        """Nothing of its own."""
-        return {}
 
-    def restore(self, held: Held) -> None:
-        """Nothing of its own."""
-        held.end()
-
-    @property
-    def memory(self) -> int:
-        return self.below.memory
-
-
-class Projection:
+class Projection(Above):
     """Signed tuples, made anew one for one."""
 
     KIND: ClassVar = "project"
@@ -87,27 +70,11 @@ class Projection:
             delta.given = self._made(delta.given)
         return delta
 
-    def time(self) -> int:
-        """GetTime: the clock of the operator below."""
-        return self.below.time()
-
     def contents(self) -> Any:
         """The rows made of those below."""
         return made(self._made(self.below.contents()))
-
-    def capture(self) -> State:
-        """Nothing of its own."""
-        return {}
-
-    def restore(self, held: Held) -> None:
-        """Nothing of its own."""
-        held.end()
 
     def _made(self, rows: Any) -> Any:
         if not rows.num_rows:
             return nothing(self.schema)
         return projected(rows, self.plan)
-
-    @property
-    def memory(self) -> int:
-        return self.below.memory

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
+from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateless, empty, merged
 from nile.exact.pipeline.setops import Bag
 from nile.exact.plan.algebra import Join, Outer
 from nile.exact.state.arrow import pa
@@ -23,7 +23,7 @@ from nile.exact.state.held import Held, State
 __all__ = ["OuterJoining"]
 
 
-class _Handed:
+class _Handed(Stateless):
     """What an operator sent in one step, for one of several that read it.  columns: which of them, None for all."""
 
     KIND: ClassVar = "handed"
@@ -52,14 +52,6 @@ class _Handed:
     def contents(self) -> Any:
         """Not kept here."""
         return joined([], self.schema)
-
-    def capture(self) -> State:
-        """Nothing between two steps."""
-        return {}
-
-    def restore(self, held: Held) -> None:
-        """Nothing between two steps."""
-        held.end()
 
     @property
     def memory(self) -> int:

@@ -28,7 +28,10 @@ from nile.exact.state.expire import NEVER, Calendar, joined, never, nothing, sig
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import kernels
 
-__all__ = ["Changes", "Clock", "Delta", "Operator", "Stateful", "empty", "interleaved", "merged", "until_of"]
+__all__ = [
+    "Above", "Changes", "Clock", "Delta", "Operator", "Stateful", "Stateless", "empty", "interleaved", "merged",
+    "until_of",
+]  # fmt: skip
 
 EARLIEST = np.iinfo(np.int64).min
 _NO_TIMES = np.zeros(0, np.int64)
@@ -181,6 +184,33 @@ class Operator(Protocol):
 
     def restore(self, held: Held) -> None:
         """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+
+
+class Stateless:
+    """An operator that holds nothing of its own, or nothing between two steps."""
+
+    def capture(self) -> State:
+        """Nothing."""
+        return {}
+
+    def restore(self, held: Held) -> None:
+        """Nothing."""
+        held.end()
+
+
+class Above(Stateless):
+    """One that stands on one other, whose clock it has."""
+
+    below: Operator
+
+    def time(self) -> int:
+        """GetTime: of the operator below."""
+        return self.below.time()
+
+    @property
+    def memory(self) -> int:
+        """That of the operator below."""
+        return self.below.memory
 
 
 class Stateful(ABC):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, merged
+from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, Stateless, empty, interleaved, merged
 from nile.exact.state import arrow
 from nile.exact.state.arrow import pa
 from nile.exact.state.expire import joined
@@ -112,7 +112,7 @@ class Bag(Stateful):
         return self._table.memory + int(self._counts.nbytes + self._births.nbytes + self._marked.nbytes)
 
 
-class UnionAll:
+class UnionAll(Stateless):
     """The rows of both inputs, merged in time order (W-UNION): no state of its own."""
 
     KIND: ClassVar = "union all"
@@ -136,14 +136,6 @@ class UnionAll:
         """The rows of the left, then of the right."""
         parts = [pa.RecordBatch.from_arrays(each.contents().columns, schema=self.schema) for each in self.inputs]
         return joined(parts, self.schema)
-
-    def capture(self) -> State:
-        """Nothing of its own."""
-        return {}
-
-    def restore(self, held: Held) -> None:
-        """Nothing of its own."""
-        held.end()
 
     @property
     def memory(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
+from nile.exact.pipeline.schedule import Above, Clock, Delta, Operator, empty, merged
 from nile.exact.plan.algebra import Every, Hop, OnClose
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.expire import NEVER, Calendar, joined
@@ -76,7 +76,7 @@ class Hopping:
         return self.below.memory + self._closing.memory
 
 
-class Closing:
+class Closing(Above):
     """Rows at the end of the window that they are of, as they are then."""
 
     KIND: ClassVar = "closing"
@@ -100,25 +100,9 @@ class Closing:
         made = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return Delta(delta.ts[yes], np.ones(made.num_rows, np.int8), made)
 
-    def time(self) -> int:
-        """GetTime: of the operator below."""
-        return self.below.time()
-
     def contents(self) -> Any:
         """What was told is not kept."""
         return joined([], self.schema)
-
-    def capture(self) -> State:
-        """Nothing of its own."""
-        return {}
-
-    def restore(self, held: Held) -> None:
-        """Nothing of its own."""
-        held.end()
-
-    @property
-    def memory(self) -> int:
-        return self.below.memory
 
 
 class Ticking:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty
+from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateless, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
@@ -145,7 +145,7 @@ def drawn(number: Array, seed: int) -> Array:
     return share
 
 
-class _Nothing:
+class _Nothing(Stateless):
     """An input that a bag is handed the changes of."""
 
     KIND: ClassVar = "nothing"
@@ -163,12 +163,6 @@ class _Nothing:
 
     def contents(self) -> Any:
         return joined([], self.schema)
-
-    def capture(self) -> State:
-        return {}
-
-    def restore(self, held: Held) -> None:
-        held.end()
 
 
 class WindowedStream:
