@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 
 PIECE = 4_096
 """Small batches are put together until they are so many rows."""
+_LONG = 16_384
+"""Rows of pieces that are put together no more before all are: each time they are copied."""
 
 
 class Rows(ABC):
@@ -125,7 +127,7 @@ def together(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordB
 
 
 class Tail:
-    """The newest rows, from `first` on: pieces that double in size, so that small batches cost little."""
+    """The newest rows, from `first` on: pieces that double in size up to `_LONG`, so that batches cost little."""
 
     def __init__(self, schema: pa.Schema, first: int) -> None:
         self._schema = schema
@@ -170,7 +172,7 @@ class Tail:
         self._waiting, self._waiting_rows = [], 0
         at = len(self._pieces)
         size = piece.tuples
-        while at and self._pieces[at - 1].tuples <= 2 * size:
+        while at and self._pieces[at - 1].tuples <= min(2 * size, _LONG - size):
             at -= 1
             size += self._pieces[at].tuples
         self._pieces[at:] = [self._joined([*self._pieces[at:], piece])]

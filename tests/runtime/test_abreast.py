@@ -180,6 +180,7 @@ def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest
         together(calls)
 
     monkeypatch.setattr(group, "_PIECE", 20)
+    monkeypatch.setattr(group, "_PAIRS", 4)
     monkeypatch.setattr(group, "together", noted)
     told: list[list[Any]] = []
     for threads in (1, 4):

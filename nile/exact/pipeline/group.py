@@ -37,6 +37,8 @@ kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
 _PIECE = 1 << 15
 """Tuples from which on a thread of their own is worth having."""
+_PAIRS = 1 << 13
+"""Groups that instants touch from which on a thread of their own is worth having to tell of them."""
 _BLOCK = 1 << 14
 """Tuples whose keys are made words, and looked up, before the next ones."""
 
@@ -133,7 +135,7 @@ class Grouping(Stateful):
             if begins and not (held and touch_ts[0] == self.clock.origin):
                 out = self._told(*self._beginning(read, touch_ts, touch_code, goes & changed, comes & changed))
             else:
-                out = self._told(touch_ts, touch_code, goes & changed, comes & changed, read)
+                out = self._told_together(touch_ts, touch_code, goes & changed, comes & changed, read)
         self._shown = self._shown or begins
         if self._table is not None:
             gone = touch_code[self._counts[touch_code] == 0]
@@ -185,7 +187,7 @@ class Grouping(Stateful):
             )
             return touch, [each[:held] for each in of_pairs]
         pieces = useful(self.clock.threads, n, _PIECE) if n > self._mark.shape[0] else 1
-        cuts = sorted({0, n, *(int(ts.searchsorted(ts[each.start])) for each in pieces_of(n, pieces)[1:])})
+        cuts = _instants(ts, pieces)
         touch, *of_pairs = [roomy(n) for _ in range(4)]
         many = [0] * (len(cuts) - 1)
 
@@ -218,6 +220,26 @@ class Grouping(Stateful):
             np.concatenate([[True], comes]),
             none,
         )
+
+    def _told_together(self, ts: Array, code: Array, goes: Array, comes: Array, read: Any) -> Delta:
+        """As `_told`, of which threads tell whole instants each."""
+        cuts = _instants(ts, useful(self.clock.threads, ts.shape[0], _PAIRS) if ts.shape[0] > _PAIRS else 1)
+        parts: list[Any] = [None] * (len(cuts) - 1)
+
+        def tell(k: int) -> None:
+            own = slice(cuts[k], cuts[k + 1])
+            numbers = {key: (old[own], new[own]) for key, (old, new) in read.items()}
+            parts[k] = self._told(ts[own], code[own], goes[own], comes[own], numbers)
+
+        if len(parts) > 1:
+            try:
+                together([partial(tell, k) for k in range(len(parts))])
+            except Exception:  # what all of them at once raise is raised
+                parts = []
+        if len(parts) < 2:
+            return self._told(ts, code, goes, comes, read)
+        told_ts, sign = (np.concatenate(each) for each in zip(*((part.ts, part.sign) for part in parts), strict=True))
+        return Delta(told_ts, sign, joined([part.rows for part in parts], self.schema))
 
     def _told(self, ts: Array, code: Array, goes: Array, comes: Array, read: Any) -> Delta:
         """Old rows go and new rows come, in time order."""
@@ -302,6 +324,12 @@ class Grouping(Stateful):
         tables = self._counts.nbytes + self._births.nbytes + self._mark.nbytes
         tables += 0 if self._table is None else self._table.memory
         return int(tables + sum(state.memory for state in self._states.values()))
+
+
+def _instants(ts: Array, pieces: int) -> list[int]:
+    """Where to cut changes so that no instant is: as many pieces, or fewer, of about the same length."""
+    n = ts.shape[0]
+    return sorted({0, n, *(int(ts.searchsorted(ts[each.start])) for each in pieces_of(n, pieces)[1:])})
 
 
 def _shared(parts: int, kernel: Callable[..., None], *given: Any) -> None:

@@ -90,13 +90,20 @@ class State(ABC):
         """Bytes."""
 
 
-_ALL = np.ones(4096, np.bool_)
+_ALL = [np.ones(4096, np.bool_)]
+"""Grown to what was asked for, up to `_MOST` rows."""
+_MOST = 1 << 21
 _NONE = np.zeros(0, np.int64)
 
 
 def everyone(n: int) -> Array:
     """True for each of n, which is only read: bool [n]."""
-    return _ALL[:n] if n <= _ALL.shape[0] else np.ones(n, np.bool_)
+    true = _ALL[0]
+    if n > true.shape[0]:
+        true = np.ones(1 << (n - 1).bit_length(), np.bool_)
+        if n <= _MOST:
+            _ALL[0] = true
+    return true[:n]
 
 
 def valid(column: Any) -> Array:
