@@ -200,11 +200,11 @@ class ExactJoin:
         return matches, standing
 
     def pairs(self) -> Iterator[tuple[Array, Array]]:
-        """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,536."""
+        """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,528."""
         return self.made(lambda block: (block[:, 0], block[:, 1]))
 
     def made(self, make: Callable[[Array], T], *, kept: bool = True) -> Iterator[T]:
-        """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,536, on the thread that found it.
+        """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,528, on the thread that found it.
 
         kept: whether that holds the chunk itself, or a part of it; else its room serves for the next one.
         """

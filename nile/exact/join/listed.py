@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.parts import SIZE, Room
+from nile.exact.join.parts import BLOCK, SIZE, Room
 from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, cores, together, useful
 
@@ -22,7 +22,7 @@ __all__ = ["Lists", "suits"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
-_ROOM = 1 << 16  # pairs a block: two columns of 512 KiB, which stay in a core's cache until they are handed out
+_ROOM = BLOCK
 _DENSE = 4
 """Codes a tuple up to which rows by code are small enough."""
 _SHORT = 1 << 12
@@ -160,7 +160,7 @@ class Lists:
 
     def pairs(self) -> Iterator[Array]:
         """Ordinals of the pairs in the order in which they complete, those of an arrival from its newest partner back:
-        int64 [m, 2], m up to 65,536, columns contiguous.  Once: positions in the lists move on.
+        int64 [m, 2], m up to 65,528, columns contiguous.  Once: positions in the lists move on.
         """
         return self.made(lambda block: block)
 

@@ -16,10 +16,13 @@ import numpy as np
 from nile.exact.join.threads import Ahead, cores
 from nile.exact.state.arrow import pa
 
-__all__ = ["Part", "Partly", "Room", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
+__all__ = ["BLOCK", "Part", "Partly", "Room", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 18  # arrivals a part
+BLOCK = (1 << 16) - 8
+"""Outputs a block: columns of 512 KiB, which stay in a core's cache until they are handed out, less what Arrow adds to
+have them begin at a multiple of 64 bytes: of 512 KiB and a little its allocator gives 640."""
 _AHEAD = 32  # blocks of a part that may wait for their turn; one who has more waits
 _WARM = 4  # a part is worth a core when the window before it is at most a quarter of it
 

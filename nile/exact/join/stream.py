@@ -9,14 +9,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from nile.exact.join.listed import Lists, suits
-from nile.exact.join.parts import Room, gaps_filled, in_parts, parts_of
+from nile.exact.join.parts import BLOCK, Room, gaps_filled, in_parts, parts_of
 
 __all__ = ["ChainStream"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 _LEAST_CAPACITY = 256
-_ROOM = 1 << 16  # pairs a block: two columns of 512 KiB, which stay in a core's cache until they are handed out
+_ROOM = BLOCK
 
 
 def _kernels() -> Any:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.join.parts import Room
+from nile.exact.join.parts import BLOCK, Room
 from nile.exact.join.window_graph import UNBOUNDED, WindowGraph
 from nile.exact.state import arrow
 
@@ -24,7 +24,7 @@ parts: Any = arrow.Late("nile.exact.join.parts_kernels")
 
 Array = np.ndarray[Any, Any]
 _LEAST_CAPACITY = 64
-_ROOM = 1 << 16  # combinations a block
+_ROOM = BLOCK
 _SLICE = 1 << 16  # arrivals a call
 # Where candidates come from and when tuples leave, as in the kernels.
 _SCAN, _BUCKET, _CHAIN = range(3)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.base.contiguous import words_of
 from nile.exact.join.listed import Lists
-from nile.exact.join.parts import room_for_outputs
+from nile.exact.join.parts import BLOCK, room_for_outputs
 from nile.operators.common.data import Outputs
 from nile.operators.join.chain_join import CERTAIN
 from nile.summaries.heavy import pa
@@ -23,7 +23,7 @@ else:
 __all__ = ["KeyPairs"]
 
 Array = np.ndarray[Any, Any]
-_ROOM = 1 << 16
+_ROOM = BLOCK
 """Pairs a batch."""
 _RANKED = 19
 """Bits of a number, of 32, below those that it is ranked by: to a sixteenth."""
@@ -67,7 +67,7 @@ class KeyPairs:
         return sum(each.nbytes for each in (self._rows, self._order, *self._listed, *self._times, *self._joined))
 
     def written(self, most: int) -> Iterator[Outputs]:
-        """The first `most` pairs, in batches of up to 65,536, with their times and, where it is a number, their key."""
+        """The first `most` pairs, in batches of up to 65,528, with their times and, where it is a number, their key."""
         progress, written = np.zeros(3, np.uint64), 0
         keyed = self._values.shape[0] > 0
         while most > 0 and progress[kernels.AT] < self._order.shape[0]:
