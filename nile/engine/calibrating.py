@@ -149,7 +149,7 @@ def _by_key(joined: Joinable) -> int:
 
 
 def _counted(joined: Joinable) -> int:
-    return int(CountedJoin(joined.exact, standing=False).most().shape[0])
+    return int(np.count_nonzero(CountedJoin(joined.exact, standing=False).matches))
 
 
 def _encoded(two: tuple[pa.Array, pa.Array]) -> int:
@@ -240,7 +240,7 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
     branch = max(0.0, _ns(lambda: _listed(sparse), 3) / tuples - join)
     pair = (spent[1] - spent[0] - branch * tuples) / (rows[1] - rows[0])
     counted = CountedJoin(dense.exact, standing=False)
-    arrivals, half = counted.most(), rows[1] // 2
+    arrivals, half = np.flatnonzero(counted.matches), rows[1] // 2
     written = _ns(lambda: sum(left.shape[0] for left, _ in counted.written(arrivals, half)), 3) / half
     return {
         "branch": branch,

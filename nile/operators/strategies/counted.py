@@ -86,13 +86,6 @@ class CountedJoin:
         kept = (self.side, self._own, self.matches, self._high, self.standing, *self._listed)
         return sum(each.nbytes for each in kept)
 
-    def most(self) -> Array:
-        """Arrivals that complete pairs, those with most first, to a factor of two: int64 [m]."""
-        # Powers of two are sorted in a few passes over bytes; within one, arrivals keep their order.
-        found = np.flatnonzero(self.matches)
-        power = np.frexp(self.matches[found].astype(np.float64))[1].astype(np.uint8)
-        return found[np.argsort(np.uint8(255) - power, kind="stable")]
-
     def outliers(self, cap: int) -> Array:
         """Arrivals whose pairs are outliers, the rarest keys' first: int64 [m]."""
         found = np.flatnonzero((self.matches > 0) & (self.standing <= cap))

@@ -243,9 +243,7 @@ class StrategyJoin:
         paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were
         room = int(min(float(self._most - self._outputs), paid))
         if self.plan.preference != "weighted":
-            asc = self.plan.preference == "asc"
-            arrivals = counted.outliers(self.plan.outlier_cap) if asc else counted.most()
-            for left, right in counted.written(arrivals, room):
+            for left, right in counted.written(counted.outliers(self.plan.outlier_cap), room):
                 yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
             return
         weight = 1.0 / (admission.level * admission.left * admission.right)
