@@ -255,8 +255,9 @@ def race(
         passes[contestant.name] = min(max(round(_TURN_NS / 1e9 / once), 1), _MOST_PASSES)
     seconds: dict[str, list[float]] = {each: [] for each in known}
     for turn in range(rounds):
-        start = turn % len(contestants)
-        for contestant in (*contestants[start:], *contestants[:start]):
+        cycle, start = divmod(turn, len(contestants))
+        order = [*contestants[start:], *contestants[:start]]
+        for contestant in reversed(order) if cycle % 2 else order:  # or each would mostly come after the same one
             seconds[contestant.name].append(_turn(contestant.run, passes[contestant.name], clock))
     subject = known[0]
     return Result(
