@@ -142,6 +142,7 @@ class Registry(SummaryNames):
             if (source := self.sensors(name)) is not None:
                 wanted = [own_condition(leaf) for leaf in streams if leaf.name == name]
                 made._held[name] = replace(self._held[name], source=open_source(source.narrowed(wanted), name=name))
+        self.check_open()
         return made
 
     def go_back(self, before: Registry) -> None:
@@ -303,6 +304,7 @@ class Registry(SummaryNames):
             return held
         if held is not None:
             raise UnknownStream(f"stream {name!r} is a stored relation, registered without time=; name its time column")
+        self.check_open()  # or a handler has closed it since, and nothing is known any more
         close = difflib.get_close_matches(str(name), self._held, n=1)
         hint = f"did you mean '{close[0]}'?" if close else "register it first"
         known = ", ".join(self._held) or "none"
@@ -372,6 +374,7 @@ class Registry(SummaryNames):
             return open_source(name.table(), name=name), None
         held = self._held.get(name)
         if held is None:
+            self.check_open()
             raise UnknownStream(f"relation {name!r} is not registered any more; register it again")
         if isinstance(held.source, SensorsSource):
             return held.source.stored(), None
