@@ -14,9 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from nile.exact.join.threads import Ahead, cores
-from nile.exact.state.arrow import pa
+from nile.exact.state.lent import roomy
 
-__all__ = ["BLOCK", "Part", "Partly", "Room", "gaps_filled", "in_parts", "parts_of", "room_for_outputs"]
+__all__ = ["BLOCK", "Part", "Partly", "Room", "gaps_filled", "in_parts", "parts_of"]
 
 Array = np.ndarray[Any, Any]
 SIZE = 1 << 18  # arrivals a part
@@ -39,15 +39,6 @@ class Part:
     end: tuple[int, int]
 
 
-def room_for_outputs(streams: int, room: int) -> Array:
-    """int64 [streams, room], not filled, in Arrow's memory, which it keeps when a column of an answer is let go.
-
-    Of numpy's, the system clears every page again: a third of the time of writing the pairs.
-    """
-    found: Array = np.frombuffer(pa.allocate_buffer(8 * streams * room), np.int64).reshape(streams, room)
-    return found
-
-
 class Room:
     """Room for blocks of outputs, one after another: int64 [streams, outputs].
 
@@ -62,7 +53,8 @@ class Room:
     def next(self) -> Array:
         """Room for a block, not filled."""
         if self._found is None or self._kept:
-            self._found = room_for_outputs(*self._shape)
+            streams, outputs = self._shape
+            self._found = roomy(streams * outputs).reshape(self._shape)
         return self._found
 
     def block(self, written: int) -> Array:

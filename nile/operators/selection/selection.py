@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.exact.state.lent import roomy
 from nile.operators.common.example import EXAMPLE_ARRIVALS
 from nile.operators.common.predicate_index import NONE, PredicateIndex
 from nile.operators.common.ruling import ASKED_SHARE, ruled_out
@@ -15,7 +16,6 @@ from nile.operators.selection import state as st
 from nile.operators.selection.data import SelectionFigures, SelectionInput, Selections, naive_costs
 from nile.operators.selection.plan import SelectionPlan
 from nile.preferences.clock import grants
-from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -247,5 +247,5 @@ class StandingSelections:
 
 def _room_for(n: int) -> tuple[Array, Array, Array]:
     """Query, int32, ordinal and place of n pairs, int64, not filled."""
-    words = np.frombuffer(pa.allocate_buffer(20 * n), np.int32)
+    words = roomy(5 * n, np.int32)
     return words[4 * n :], words[: 2 * n].view(np.int64), words[2 * n : 4 * n].view(np.int64)

@@ -9,7 +9,8 @@ import numpy as np
 
 from nile.base.contiguous import words_of
 from nile.exact.join.listed import Lists
-from nile.exact.join.parts import BLOCK, room_for_outputs
+from nile.exact.join.parts import BLOCK
+from nile.exact.state.lent import roomy
 from nile.operators.common.data import Outputs
 from nile.operators.join.chain_join import CERTAIN
 from nile.summaries.heavy import pa
@@ -71,7 +72,7 @@ class KeyPairs:
         progress, written = np.zeros(3, np.uint64), 0
         keyed = self._values.shape[0] > 0
         while most > 0 and progress[kernels.AT] < self._order.shape[0]:
-            out = room_for_outputs(4 + keyed, min(_ROOM, most))
+            out = roomy((4 + keyed) * min(_ROOM, most)).reshape(4 + keyed, -1)
             left, right, left_ts, right_ts = out[:4]
             key = out[4] if keyed else self._values
             n = kernels.write_keys(
