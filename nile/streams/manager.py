@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.cells import misfit_reason
 from nile.base.durations import MAX_DURATION
 from nile.base.plain import can_be_ordered, decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
-from nile.base.times import TIME_REASONS, UNPARSABLE_TIME, check_time_type, event_times
+from nile.base.times import TIME_REASONS, check_time_type, event_times
 from nile.exact.state.columns import Columns, columns_of
 from nile.exact.state.lent import lent
 from nile.expressions.conditions import Condition
@@ -30,6 +29,7 @@ from nile.streams.arrow import ArrowSource
 from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
 from nile.streams.parquet import ParquetSource
+from nile.streams.quarantine import Refused, refused_cells, refused_lines, refused_rows
 from nile.streams.rowlog import RowLog
 from nile.streams.source import CountedSource, open_source
 from nile.summaries.errors import ConfigError, KeyTypeError
@@ -101,7 +101,7 @@ class Admitted:
 
     raw: RawBatch
     run: Run
-    refused: tuple[tuple[dict[str, int], pa.RecordBatch], ...]
+    refused: tuple[Refused, ...]
 
 
 class StreamManager:
@@ -281,7 +281,7 @@ class StreamManager:
         self._next_ordinal = 0
         self._carried = pa.schema([])
         self._rejected = RowLog(pa.schema([("reason", pa.string()), ("row", pa.int64()), ("raw", pa.string())]))
-        self._refused: list[tuple[dict[str, int], pa.RecordBatch]] = []
+        self._refused: list[Refused] = []
         self._late = RowLog(pa.schema([("row", pa.int64()), ("ts", pa.timestamp("ns")), ("key", self.key_type)]))
 
     def _full(self, waiting: list[Run], rows: int) -> Iterator[TupleBatch]:
@@ -298,11 +298,7 @@ class StreamManager:
         """The rows that are tuples; sets the broken ones aside."""
         spec = self.spec
         if raw.malformed:
-            self._reject(
-                [bad.reason for bad in raw.malformed],
-                np.array([bad.row for bad in raw.malformed], np.int64),
-                pa.array([bad.raw for bad in raw.malformed], pa.string()),
-            )
+            self._refused.append(refused_lines(raw))
         position = None
         if spec.where is not None:
             selected = pc.fill_null(spec.where.mask(raw.batch), False).to_numpy(zero_copy_only=False)
@@ -336,7 +332,7 @@ class StreamManager:
         bad &= ~misfit
         if reason is not None and bad.any():
             reasons = [TIME_REASONS[code] for code in reason[bad]]
-            self._reject(reasons, raw.rows[at[bad]], _as_text(raw, at[bad]))
+            self._refused.append(refused_rows(raw, at[bad], reasons))
         return Run(ts, key, rows, carried).where(~(bad | misfit))
 
     def _first_of_each(self, run: Run, raw: RawBatch, late: np.ndarray, watermark: int) -> Run:
@@ -346,28 +342,12 @@ class StreamManager:
         if not again.any():
             return run
         at = np.searchsorted(raw.rows, run.row[again])
-        self._reject([DUPLICATE] * len(at), run.row[again], _as_text(raw, at))
+        self._refused.append(refused_rows(raw, at, [DUPLICATE] * len(at)))
         return run.where(~again)
 
     def _reject_cells(self, raw: RawBatch, at: np.ndarray, columns: list[str]) -> None:
-        """Rejects the rows `at`, each for the first of `columns` whose cell does not fit."""
-        if len(at) == 0:
-            return
-        reasons = np.full(len(at), "", object)
-        for name in reversed(columns):
-            reason = misfit_reason(name, raw.batch.schema.field(name).type)
-            reasons[raw.misfits[name][at]] = UNPARSABLE_TIME if name == self.spec.time else reason
-        self._reject(list(reasons), raw.rows[at], _as_text(raw, at))
-
-    def _reject(self, reasons: list[str], rows: np.ndarray, text: pa.Array) -> None:
-        names, counts = np.unique(np.array(reasons, object), return_counts=True)
-        columns = [pa.array(reasons, pa.string()), pa.array(rows), text]
-        self._refused.append(
-            (
-                {str(name): int(count) for name, count in zip(names, counts, strict=True)},
-                pa.RecordBatch.from_arrays(columns, names=["reason", "row", "raw"]),
-            )
-        )
+        if len(at):
+            self._refused.append(refused_cells(raw, at, columns, self.spec.time))
 
     def _set_late(self, late: Run) -> None:
         self.accounting.arrive_late(len(late))
@@ -390,17 +370,3 @@ def _key_type(column: pa.DataType, where: str) -> pa.DataType:
             "name another column with key="
         )
     return plain
-
-
-def _as_text(raw: RawBatch, at: np.ndarray) -> pa.Array:
-    """The rows `at` as text: "ts=2011-12-09 08:01:00, item_id=null". What came as text is shown as it came."""
-    rows = (raw.batch if raw.text is None else raw.text).take(pa.array(at))
-    cells = []
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        try:
-            text = column.cast(pa.string())
-        except pa.ArrowException:  # nested values and bytes that are not UTF-8
-            text = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
-        named = pc.binary_join_element_wise(f"{name}=", text, "", null_handling="replace", null_replacement="null")
-        cells.append(named)
-    return pc.binary_join_element_wise(*cells, ", ")
