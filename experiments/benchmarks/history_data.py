@@ -12,7 +12,6 @@ some 160 outlier pairs and some 4,000 distinct items a stream.  Streamed: memory
 
 from __future__ import annotations
 
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 import click
 import numpy as np
 
+from nile.base.machine import memory_held, peak_memory
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history.history import History
 from nile.streams.synthetic import SyntheticRetail
@@ -177,14 +177,9 @@ def _bytes(folder: Path) -> int:
 
 
 def anonymous_bytes() -> int:
-    """Anonymous resident memory of this process; on systems without /proc the most resident memory so far."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    for line in status.read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    return 0
+    """Anonymous resident memory of this process; on systems that do not tell it the most resident memory so far."""
+    held = memory_held("RssAnon")
+    return peak_memory() if held is None else held
 
 
 class Peak:

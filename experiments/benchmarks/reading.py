@@ -49,7 +49,8 @@ worst()  # kernels are loaded
 print(json.dumps(worst()))
 """
 _HOLD = """
-import sys, json, resource, warnings, numpy, nile
+import sys, json, warnings, numpy, nile
+from nile.base.machine import peak_memory
 warnings.simplefilter("ignore")
 what, n = sys.argv[1], int(sys.argv[2])
 db = nile.connect()
@@ -66,8 +67,7 @@ elif what == "estimate":
     found = int(pairs.prefer("weighted").run(1.0).estimate.value)
 else:
     ((found,),) = db.sql(f"SELECT count(*) AS n {asked}", emit="snapshot").fetchall()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([found, peak]))
+print(json.dumps([found, peak_memory() / 2**20]))
 """
 _FIRST = """
 import sys, json, time, warnings, numpy, nile

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from nile.base.machine import memory_held
 from nile.experiments.faults.fault import expect
 from nile.summaries.heavy import pa
 
@@ -30,14 +31,14 @@ def bounded(touched: int, claimed: int) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _field("VmRSS")
-    limit = _field("VmSize") + claimed
+    before = memory_held("VmRSS") or 0
+    limit = (memory_held("VmSize") or 0) + claimed
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    grown = _field("VmHWM") - before
+    grown = (memory_held("VmHWM") or 0) - before
     expect(grown <= touched, f"{grown / MB:.0f} MB of memory were touched; the cap is {touched / MB:.0f} MB")
 
 
@@ -47,21 +48,14 @@ def anonymous() -> tuple[int, int]:
     What is free but kept comes and goes by megabytes and hides what grows.  Needs /proc and glibc for the latter.
     """
     gc.collect()
-    before = _field("RssAnon")
+    before = memory_held("RssAnon") or 0
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-    after = _field("RssAnon")
+    after = memory_held("RssAnon") or 0
     return after, before - after
 
 
 def descriptors() -> int:
     """Open file descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def _field(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    return 0

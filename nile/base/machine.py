@@ -12,6 +12,7 @@ from pathlib import Path
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
+_STATUS = Path("/proc/self/status")
 _LOOKED = 10.0  # seconds that a limit is taken to stand: every push asks, and a file read costs as much as its kernel
 
 
@@ -33,6 +34,31 @@ def _memory_bytes(limits: tuple[Path, ...], _period: int) -> int:
         except (OSError, ValueError):
             continue
     return total
+
+
+def memory_held(field: str) -> int | None:
+    """Bytes of this process by a field of Linux's /proc/self/status: VmRSS (resident), RssAnon (resident, of no file),
+    VmHWM (most resident), VmSize (addresses); None on other systems."""
+    try:
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had resident; 0 where the system does not tell.
+
+    On Linux not what getrusage says: that starts at what the process which started this one had held.
+    """
+    held = memory_held("VmHWM")
+    if held is not None:
+        return held
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
 
 
 def core_count() -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nile.base.machine import peak_memory
 from nile.base.version import __version__
 from nile.engine.doctor import Check
 from nile.spark.failure import spark_failures
@@ -62,7 +63,7 @@ class Probe:
             "code": str(Path(__file__).parents[1]),
             "first": times[1] - times[0],
             "again": times[2] - times[1],
-            "memory": peak_bytes(),
+            "memory": peak_memory(),
             "disk": shutil.disk_usage(Path.cwd()).free,
             "shared": Path(self.shared).exists(),
         }
@@ -73,15 +74,6 @@ def versions() -> dict[str, str]:
     """What must be alike here and on executors, by name."""
     said = (platform.python_version(), numba.__version__, np.__version__, pa.__version__, __version__)
     return dict(zip(_COMPARED, said, strict=True))
-
-
-def peak_bytes() -> int:
-    """The most memory this process has held; 0 where the system does not tell."""
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if platform.system() == "Darwin" else 1024)
 
 
 def spark_checks(master: str | None = None, remote: str | None = None) -> list[Check]:

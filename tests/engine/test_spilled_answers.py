@@ -408,14 +408,13 @@ def test_a_list_that_memory_does_not_hold_is_refused(small: nile.Database) -> No
 LISTING = """
 import sys, threading
 import nile
+from nile.base.machine import memory_held
 from nile.execution.exact import one_group
 from nile.execution.exact.one_group import OneGroup
 
 one_group.room_for_answers = lambda: 1 << 40  # nothing is refused
 
-def anonymous():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) * 1024
+anonymous = lambda: memory_held("RssAnon")
 
 made = OneGroup._listed
 
@@ -504,12 +503,11 @@ CHILD = """
 import sys, threading
 import pyarrow as pa
 import nile
+from nile.base.machine import memory_held
 
 path, rows = sys.argv[1:]
 
-def anonymous():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+anonymous = lambda: memory_held("RssAnon") >> 10
 
 def most(text):
     before, peak, done = anonymous(), [0], threading.Event()

@@ -8,11 +8,12 @@ import gc
 from collections.abc import Callable
 from pathlib import Path
 
+from nile.base.machine import memory_held
 from nile.summaries.heavy import pa
 
 __all__ = ["peak_of"]
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_CLEAR = Path("/proc/self/clear_refs")
 
 
 def peak_of(run: Callable[[], object]) -> int | None:
@@ -26,13 +27,9 @@ def peak_of(run: Callable[[], object]) -> int | None:
         ctypes.CDLL(None).malloc_trim(0)
     try:
         _CLEAR.write_text("5")
-        before = _field("VmRSS")
-        run()
-        return max(0, _field("VmHWM") - before)
-    except (OSError, StopIteration):
+    except OSError:
         return None
-
-
-def _field(name: str) -> int:
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name + ":"))
-    return int(line.split()[1]) * 1024
+    before = memory_held("VmRSS")
+    run()
+    peak = memory_held("VmHWM")
+    return None if before is None or peak is None else max(0, peak - before)
