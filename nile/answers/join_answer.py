@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.answers.join_outputs import JoinOutputs, columns_of
+from nile.answers.join_outputs import JoinOutputs, Values, columns_of
 from nile.answers.tabular import Members
 from nile.base.contiguous import gathered, taker
 from nile.operators.common.contract import ReadJoin
@@ -188,6 +188,12 @@ class JoinAnswer(JoinOutputs[Outputs]):
         """As `pairs`, as they are found."""
         for pairs in self._expanded():
             yield (pairs.left, pairs.right), pairs.weight
+
+    def found_values(self) -> Iterator[tuple[tuple[Array, Array], Array, tuple[Values, ...]]]:
+        """As `found_members`, and the times and keys that the run tells with its pairs."""
+        for pairs in self._expanded():
+            told = (Values(ts, pairs.key, self.joined.key_type) for ts in (pairs.left_ts, pairs.right_ts))
+            yield (pairs.left, pairs.right), pairs.weight, tuple(told)
 
     @property
     def _parts(self) -> dict[str, float]:

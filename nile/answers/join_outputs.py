@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -35,11 +35,28 @@ from nile.summaries.heavy import pa
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
 
-__all__ = ["JoinOutputs", "columns_of"]
+__all__ = ["UNTOLD", "JoinOutputs", "Values", "columns_of"]
 
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
 AGE = "age"
+
+
+class Values(NamedTuple):
+    """What a run tells of the members of its outputs: times, int64 [n] ns, and keys of a kind, int64 [n] where they
+    have eight bytes each, or an Arrow array; None where it does not."""
+
+    ts: Array | None = None
+    key: Any = None
+    kind: Any = None
+
+    def part(self, at: slice) -> Values:
+        """Those of some of the outputs."""
+        ts, key = (None if told is None else told[at] for told in (self.ts, self.key))
+        return Values(ts, key, self.kind)
+
+
+UNTOLD = Values()
 _CONFIDENCE = 0.95
 
 
@@ -283,6 +300,12 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     @abstractmethod
     def found_members(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
         """(places of members in each of `streams`, weights) of outputs as they are found, range records expanded."""
+
+    def found_values(self) -> Iterator[tuple[tuple[Array, ...], Array, tuple[Values, ...]]]:
+        """As `found_members`, and of each member what a run has told beside its place."""
+        nothing = (UNTOLD,) * len(self.streams)
+        for members, weight in self.found_members():
+            yield members, weight, nothing
 
     @abstractmethod
     def _measured(self, wanted: Wanted, query: str) -> AccuracyReport: ...

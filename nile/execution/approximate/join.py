@@ -12,8 +12,9 @@ from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import CATALOGUE, general
 from nile.answers.answer import Answer
 from nile.answers.bound_join import BoundJoin, Place
+from nile.answers.join_outputs import Values
 from nile.answers.join_query import BoundJoinAggregate
-from nile.base.contiguous import taken
+from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
@@ -52,6 +53,7 @@ Array = np.ndarray[Any, Any]
 _WEIGHT = "_weight"
 _OUTPUTS = "_outputs"
 _CHUNK = 65_536
+_TIMES = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 
 
 class ApproximateHome(Home, Protocol):
@@ -145,28 +147,47 @@ class PreferredJoin:
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """The combinations found, with the streams' columns."""
-        for ordinals, weight in answer.found_members():
+        for ordinals, weight, told in answer.found_values():
             for begin in range(0, weight.shape[0], _CHUNK):
                 part = slice(begin, begin + _CHUNK)
                 held, at = zip(*(answer.carried(k, each[part]) for k, each in enumerate(ordinals)), strict=True)
-                yield self.taken(held, at, weight[part])
+                yield self.taken(held, at, weight[part], [each.part(part) for each in told])
 
-    def taken(self, held: Sequence[Mapping[str, Any]], ordinals: Sequence[Array], weight: Array) -> pa.RecordBatch:
-        """Columns of some combinations.  held: of each stream, its columns by name; ordinals: into these."""
+    def taken(
+        self,
+        held: Sequence[Mapping[str, Any]],
+        ordinals: Sequence[Array],
+        weight: Array,
+        told: Sequence[Values] = (),
+    ) -> pa.RecordBatch:
+        """Columns of some combinations.  held: of each stream, its columns by name; ordinals: into these; told: of each
+        stream, what is known of these rows without a look at its columns.
+        """
         arrays, names = [], []
-        for stream, columns, at in zip(self.streams, held, ordinals, strict=True):
+        for k, (stream, columns, at) in enumerate(zip(self.streams, held, ordinals, strict=True)):
             for field in stream.fields:
-                column = columns[field.name.removeprefix(f"{stream.alias}.")]
+                name = field.name.removeprefix(f"{stream.alias}.")
+                column = columns[name]
                 if isinstance(column, pa.ChunkedArray):
                     column = column.take(pa.array(at)).combine_chunks()
                 else:
-                    column = taken(column, at)
+                    known = self._told(told[k], k, name, column.type) if told else None
+                    column = gathered(known, column.type, taker(column), at)
                 arrays.append(column if column.type == field.type else column.cast(field.type))
                 names.append(field.name)
         if self._weighted or not arrays:
             arrays.append(pa.array(weight))
             names.append(_WEIGHT)
         return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _told(self, told: Values, k: int, name: str, kind: pa.DataType) -> Any:
+        """What a run has told of a column of the k-th stream of that type, the same as a look at it; None: nothing."""
+        if name == self.streams[k].time and kind in _TIMES and not self.plan.pace.is_replay:
+            return told.ts
+        # Numbers that are equal may differ in their bits where they are floats: then the first stream's are told.
+        if name != self.bound.places[k].key or told.kind != kind or (k and pa.types.is_floating(kind)):
+            return None
+        return told.key
 
     @property
     def aliases(self) -> tuple[str, ...]:
