@@ -649,7 +649,7 @@ def _streamed(rng: random.Random, running: bool) -> RandomQuery:
 
 def _with(rng: random.Random, running: bool) -> RandomQuery:
     inner = rng.choice([_rows, _group, _distinct, _outer])(rng, running)
-    while inner.template.startswith("SELECT list("):  # which is no key
+    while inner.template.startswith(("SELECT list(", "SELECT array_agg(")):  # which is no key
         inner = _group(rng, running)
     first = inner.template.format(*(f"{{{at}}}" for at in range(len(inner.inputs))), where=(
         " WHERE " + " AND ".join(inner.where) if inner.where else ""))  # fmt: skip
