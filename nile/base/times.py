@@ -92,7 +92,7 @@ def _ticks(column: pa.Array) -> tuple[np.ndarray, int]:
     kind, types = column.type, pa.types
     if types.is_timestamp(kind):
         size = _TICKS[kind.unit]
-        whole = column.cast(pa.timestamp(kind.unit)).cast(pa.int64())
+        whole = column.view(pa.int64())
     elif types.is_date32(kind):
         size, whole = 86_400 * NS_PER_SECOND, column.cast(pa.int32()).cast(pa.int64())
     elif types.is_date64(kind):

@@ -363,6 +363,8 @@ class History:
             raise TimestampOrderError(
                 f"{where}: needed times that never decrease; got {worst} ns after a later one; order the batch first"
             )
+        if rows.schema.equals(self.schema, check_metadata=True):
+            return rows
         if plain_schema(rows.schema).types != self.schema.types:
             raise ConfigError(
                 f"{where}: needed columns of types {', '.join(map(str, self.schema.types))}; got "

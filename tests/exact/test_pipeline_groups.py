@@ -15,7 +15,7 @@ from workload_pipeline import told
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
-from nile.exact.state.group_kernels import touch_groups
+from nile.exact.state.group_kernels import count_pairs, number_pairs
 from nile.exact.state.totals.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 
@@ -283,9 +283,14 @@ def test_which_groups_instants_touch_is_what_a_loop_finds(instants: int) -> None
     ts, codes = np.sort(draw.integers(0, instants, n)), draw.integers(0, groups, n)
     weight = draw.integers(-2, 3, n)
     counts, births, mark = np.arange(groups) % 3, np.zeros(groups, np.int64), np.full(groups, -1)
-    pairs = [np.empty(n, np.int64) for _ in range(7)]
+    begins, touch, *pairs = (np.empty(n, np.int64) for _ in range(7))
     now, since = counts.tolist(), births.tolist()
-    found = touch_groups(ts, weight, codes, counts, births, born, mark, *pairs)
+    runs, found = number_pairs(ts, weight, codes, mark, 0, begins, touch, *pairs)
+    at, group, after, first, last = (each[:found] for each in pairs)
+    before = np.empty(found, np.int64)
+    count_pairs(group, before, after, first, counts, births, born)
+    of_tuples = np.repeat(touch[:runs], np.diff([*begins[:runs].tolist(), n]))
+    assert runs == 1 + int(((ts[1:] != ts[:-1]) | (codes[1:] != codes[:-1])).sum())
     expected = []
     for instant in np.unique(ts).tolist():
         own = np.flatnonzero(ts == instant)
@@ -293,7 +298,8 @@ def test_which_groups_instants_touch_is_what_a_loop_finds(instants: int) -> None
             mine = own[codes[own] == each]
             was, now[each] = now[each], now[each] + int(weight[mine].sum())
             since[each] = since[each] if was else born + int(mine[0])
-            assert (pairs[0][mine] == len(expected)).all()
+            assert (of_tuples[mine] == len(expected)).all()
             expected.append((instant, each, was, now[each], mine[0], mine[-1]))
-    assert list(zip(*(each[:found].tolist() for each in pairs[1:]), strict=True)) == expected
+    told = zip(*(each.tolist() for each in (at, group, before, after, first, last)), strict=True)
+    assert list(told) == expected
     assert (counts.tolist(), births.tolist(), set(mark.tolist())) == (now, since, {-1})

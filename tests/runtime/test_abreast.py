@@ -22,6 +22,7 @@ from nile.exact.pipeline.sources import stream_join, stream_pairs
 from nile.exact.plan.algebra import Join, Range, Scan
 from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
+from nile.execution.live.exact_subscription import ExactSubscription
 from nile.runtime import on_threads
 from nile.runtime.on_threads import Ahead, shared_out, worked_ahead
 
@@ -37,6 +38,8 @@ QUERIES: list[tuple[str, dict[str, Any]]] = [
     ("SELECT a.t, a.k FROM a LEFT JOIN b ON a.k = b.k WHERE b.k IS NULL WINDOW 5", {"emit": "changes"}),
     ("SELECT k, v FROM a ORDER BY v LIMIT 3 WINDOW 5", {"emit": "changes"}),
     ("SELECT sum(1 / CAST(v AS bigint)) AS s FROM b WINDOW 5", {"emit": "changes"}),
+    ("SELECT k, 2 * count(*) AS d FROM a GROUP BY k WINDOW 8", {"emit": "changes"}),
+    ("SELECT k, 9 / (count(*) - 9) AS q FROM b GROUP BY k WINDOW 5", {"emit": "changes"}),
 ]
 
 
@@ -93,10 +96,21 @@ def _told(threads: int, seed: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_outputs_and_states_are_those_of_one_thread(eager: list[int], seed: int) -> None:
+def test_outputs_and_states_are_those_of_one_thread(
+    eager: list[int], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    formed: list[Any] = []
+
+    def noted(self: Any, found: Any, made: Any) -> None:
+        form_ahead(self, found, made)
+        formed.append(len(made))
+
+    form_ahead = ExactSubscription.form_ahead
+    monkeypatch.setattr(ExactSubscription, "form_ahead", noted)
     one = _told(1, seed)
     assert set(eager) == {1}
     assert _told(2, seed) == one
+    assert {0, 1} <= set(formed)  # what divides by 0 is formed, and fails, where it is handed out
     if on_threads.cores() > 1:
         assert 2 in eager
 
@@ -111,13 +125,15 @@ def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: p
         together(calls)
 
     monkeypatch.setattr(stream_join, "_FEW", 1)
+    monkeypatch.setattr(stream_join, "_PIECE", 2)
     monkeypatch.setattr(stream_pairs, "_PIECE", 3)
     monkeypatch.setattr(stream_pairs, "_BLOCK", 2)
     monkeypatch.setattr(threaded_selection, "_PIECE", 2)
-    for each in (stream_pairs, threaded_selection):
+    monkeypatch.setattr(threaded_selection, "_COLUMNS", 2)
+    for each in (stream_join, stream_pairs, threaded_selection):
         monkeypatch.setattr(each, "together", noted)
     assert _told(3, seed) == one
-    assert 3 in cut
+    assert {2, 3} <= set(cut)
 
 
 @pytest.mark.parametrize("test", ["", " AND a.f < b.f"], ids=["all", "some"])
@@ -182,6 +198,10 @@ def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest
     monkeypatch.setattr(group, "_PIECE", 20)
     monkeypatch.setattr(group, "_PAIRS", 4)
     monkeypatch.setattr(group, "together", noted)
+    sides: list[int] = []
+    monkeypatch.setattr(stream_join, "_PIECE", 1)
+    monkeypatch.setattr(stream_join, "together", lambda calls: (sides.append(len(calls)), together(calls)))
+    monkeypatch.setattr(threaded_selection, "_COLUMNS", 2)
     told: list[list[Any]] = []
     for threads in (1, 4):
         draw = random.Random(7)
@@ -206,6 +226,7 @@ def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest
                 told[-1] += [repr(batch.to_pylist()) for batch in query.poll()]
             told[-1].append(packed("query", query.capture()))
         assert (max(cut, default=1) == 4) == (threads == 4)
+        assert bool(sides) == (threads == 4)
     assert told[0] == told[1]
     assert len(told[0]) > 5
 

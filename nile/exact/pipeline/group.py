@@ -8,7 +8,7 @@ Memory: O(groups) for the former (`nile.exact.state.totals`).  Source: negative 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -17,6 +17,7 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty
+from nile.exact.pipeline.threaded_selection import put_together
 from nile.exact.plan.algebra import Aggregate, Group
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
@@ -109,10 +110,9 @@ class Grouping(Stateful):
             self._births = grown(self._births, self._table.room)
             self._mark = grown(self._mark, self._table.room, -1)
         weight = delta.sign if self.clock.negative and delta.times is None else delta.weight
-        touch, (touch_ts, touch_code, before, after, first, last) = self._touched(delta.ts, weight, codes)
-        held = touch_ts.shape[0]
+        runs, (touch_ts, touch_code, before, after, first, last) = self._touched(delta.ts, weight, codes)
         self._born += n
-        touches = Touches(delta.sign, weight, codes, touch, first, last, self._counts.shape[0])
+        touches = Touches(delta.sign, weight, codes, *runs, first, last, self._counts.shape[0])
         self._share(touches, n)
         read = {}
         for key, state in self._states.items():
@@ -122,20 +122,10 @@ class Grouping(Stateful):
             else:
                 read[key] = state.apply(touches, _column(delta.rows, key[1]))
         out = None
-        if self.wanted:
-            if self._by:
-                goes, comes = before > 0, after > 0
-                changed = goes != comes
-            else:
-                goes, comes, changed = np.ones(held, bool), np.ones(held, bool), np.zeros(held, bool)
-                if begins and held and touch_ts[0] == self.clock.origin:
-                    goes[0], changed[0] = False, True
-            for old, new in read.values():
-                kernels.note_changed(old, new, changed)
-            if begins and not (held and touch_ts[0] == self.clock.origin):
-                out = self._told(*self._beginning(read, touch_ts, touch_code, goes & changed, comes & changed))
-            else:
-                out = self._told_together(touch_ts, touch_code, goes & changed, comes & changed, read)
+        if self.wanted and begins:
+            out = self._first_told(touch_ts, touch_code, before, after, read)
+        elif self.wanted:
+            out = self._told_together(touch_ts, touch_code, before, after, read)
         self._shown = self._shown or begins
         if self._table is not None:
             gone = touch_code[self._counts[touch_code] == 0]
@@ -176,38 +166,65 @@ class Grouping(Stateful):
             codes[at] = table.codes(words)
         return codes
 
-    def _touched(self, ts: Array, weight: Array, codes: Array) -> tuple[Array, list[Array]]:
-        """(the pair (instant, group) of each tuple, int64 [n]; of each pair when, which group, how many rows it has
-        before and after, its first and last tuple: int64 [pairs]).  Threads number the pairs of whole instants."""
+    def _touched(self, ts: Array, weight: Array, codes: Array) -> tuple[tuple[Array, Array], list[Array]]:
+        """(where runs of tuples of one pair (instant, group) begin, and which pair each is of, as of `Touches`; of each
+        pair when, which group, how many rows it has before and after, its first and last tuple: int64 [pairs]).
+        Threads number the pairs of whole instants."""
         n = ts.shape[0]
-        if n <= _PIECE:
-            touch, *of_pairs = [np.empty(n, np.int64) for _ in range(7)]
-            held = kernels.touch_groups(
-                ts, weight, codes, self._counts, self._births, self._born, self._mark, touch, *of_pairs
-            )
-            return touch, [each[:held] for each in of_pairs]
-        pieces = useful(self.clock.threads, n, _PIECE) if n > self._mark.shape[0] else 1
-        cuts = _instants(ts, pieces)
-        touch, *of_pairs = [roomy(n) for _ in range(4)]
-        many = [0] * (len(cuts) - 1)
+        pieces = useful(self.clock.threads, n, _PIECE) if n > max(_PIECE, self._mark.shape[0]) else 1
+        begins, touch, *of_pairs = roomy(n + 1), *(roomy(n) for _ in range(6))
+        if pieces == 1:
+            runs, held = kernels.number_pairs(ts, weight, codes, self._mark, 0, begins, touch, *of_pairs)
+        else:
+            runs, held = self._numbered(_instants(ts, pieces), ts, weight, codes, begins, touch, of_pairs)
+        begins[runs] = n
+        touch_ts, touch_code, after, first, last = (each[:held] for each in of_pairs)
+        before = np.empty(held, np.int64)
+        kernels.count_pairs(touch_code, before, after, first, self._counts, self._births, self._born)
+        return (begins[: runs + 1], touch[:runs]), [touch_ts, touch_code, before, after, first, last]
+
+    def _numbered(
+        self, cuts: Sequence[int], ts: Array, weight: Array, codes: Array, begins: Array, touch: Array,
+        of_pairs: Sequence[Array],
+    ) -> tuple[int, int]:  # fmt: skip
+        """As `number_pairs`, by threads, of which each has what is between two cuts."""
+        many = [(0, 0)] * (len(cuts) - 1)
 
         def number(k: int) -> None:
             own = slice(cuts[k], cuts[k + 1])
             mark = np.full_like(self._mark, -1) if k else self._mark
-            told = [each[own] for each in of_pairs]
-            many[k] = kernels.number_pairs(ts[own], weight[own], codes[own], mark, own.start, touch[own], *told)
+            told = [each[own] for each in (begins, touch, *of_pairs)]
+            many[k] = kernels.number_pairs(ts[own], weight[own], codes[own], mark, own.start, *told)
 
         together([partial(number, k) for k in range(len(many))])
-        held = many[0]
-        for begin, end, own in zip(cuts[1:-1], cuts[2:], many[1:], strict=True):
-            touch[begin:end] += held
+        runs, held = many[0]
+        for begin, (own_runs, own) in zip(cuts[1:-1], many[1:], strict=True):
+            begins[runs : runs + own_runs] = begins[begin : begin + own_runs]
+            np.add(touch[begin : begin + own_runs], held, out=touch[runs : runs + own_runs])
             for each in of_pairs:
                 each[held : held + own] = each[begin : begin + own]
-            held += own
-        after, first, last = (each[:held] for each in of_pairs)
-        touch_ts, touch_code, before = ts[first], codes[first], np.empty(held, np.int64)
-        kernels.count_pairs(touch_code, before, after, first, self._counts, self._births, self._born)
-        return touch, [touch_ts, touch_code, before, after, first, last]
+            runs, held = runs + own_runs, held + own
+        return runs, held
+
+    def _moved(self, before: Array, after: Array, read: Any) -> tuple[Array, Array]:
+        """Which rows of pairs go, and which come: bool [pairs]."""
+        goes, comes, changed = before > 0, after > 0, np.zeros(before.shape[0], bool)
+        if self._by:
+            changed = goes != comes
+        else:
+            goes[:] = comes[:] = True
+        for old, new in read.values():
+            kernels.note_changed(old, new, changed)
+        return goes & changed, comes & changed
+
+    def _first_told(self, ts: Array, code: Array, before: Array, after: Array, read: Any) -> Delta:
+        """The first row of a group without keys, and what becomes of it."""
+        read = _laid(read, slice(None))
+        goes, comes = self._moved(before, after, read)
+        if ts.shape[0] and ts[0] == self.clock.origin:
+            goes[0], comes[0] = False, True
+            return self._told(ts, code, goes, comes, read)
+        return self._told(*self._beginning(read, ts, code, goes, comes))
 
     def _beginning(self, read: Any, ts: Array, code: Array, goes: Array, comes: Array) -> tuple[Any, ...]:
         """The row of nothing, at the pipeline's first instant, before what else there is."""
@@ -221,25 +238,29 @@ class Grouping(Stateful):
             none,
         )
 
-    def _told_together(self, ts: Array, code: Array, goes: Array, comes: Array, read: Any) -> Delta:
-        """As `_told`, of which threads tell whole instants each."""
-        cuts = _instants(ts, useful(self.clock.threads, ts.shape[0], _PAIRS) if ts.shape[0] > _PAIRS else 1)
+    def _told_together(self, ts: Array, code: Array, before: Array, after: Array, read: Any) -> Delta:
+        """What becomes of the rows of pairs, of which threads tell whole instants each."""
+        threads = useful(self.clock.threads, ts.shape[0], _PAIRS) if ts.shape[0] > _PAIRS else 1
+        cuts = _instants(ts, threads) if threads > 1 else [0, ts.shape[0]]
         parts: list[Any] = [None] * (len(cuts) - 1)
 
-        def tell(k: int) -> None:
-            own = slice(cuts[k], cuts[k + 1])
-            numbers = {key: (old[own], new[own]) for key, (old, new) in read.items()}
-            parts[k] = self._told(ts[own], code[own], goes[own], comes[own], numbers)
+        def tell(own: slice) -> Delta:
+            numbers = _laid(read, own)
+            return self._told(ts[own], code[own], *self._moved(before[own], after[own], numbers), numbers)
+
+        def work(k: int) -> None:
+            parts[k] = tell(slice(cuts[k], cuts[k + 1]))
 
         if len(parts) > 1:
             try:
-                together([partial(tell, k) for k in range(len(parts))])
+                together([partial(work, k) for k in range(len(parts))])
             except Exception:  # what all of them at once raise is raised
                 parts = []
         if len(parts) < 2:
-            return self._told(ts, code, goes, comes, read)
+            return tell(slice(None))
         told_ts, sign = (np.concatenate(each) for each in zip(*((part.ts, part.sign) for part in parts), strict=True))
-        return Delta(told_ts, sign, joined([part.rows for part in parts], self.schema))
+        rows = put_together([part.rows for part in parts], self.schema, threads)
+        return Delta(told_ts, sign, rows, None, None, sum(part.gone for part in parts))
 
     def _told(self, ts: Array, code: Array, goes: Array, comes: Array, read: Any) -> Delta:
         """Old rows go and new rows come, in time order."""
@@ -251,7 +272,8 @@ class Grouping(Stateful):
         if not n:
             return empty(self.schema)
         numbers = {key: kernels.picked(a, b, out, sign) for key, (a, b) in read.items()}
-        return Delta(ts[out], sign, self._rows(code[out], numbers))
+        gone = int(np.count_nonzero(goes))
+        return Delta(ts[out], sign, self._rows(code[out], numbers), None, None, gone)
 
     def _rows(self, codes: Array, numbers: Any) -> Any:
         columns = [] if self._table is None else self._table.columns(codes)
@@ -339,6 +361,11 @@ def _shared(parts: int, kernel: Callable[..., None], *given: Any) -> None:
     threads there are.
     """
     together([partial(kernel, *given, part, parts - 1) for part in range(parts)])
+
+
+def _laid(read: Any, own: slice) -> dict[Key, tuple[Array, Array]]:
+    """Of some pairs what states have read before and after, as kernels take it."""
+    return {key: (np.ascontiguousarray(old[own]), np.ascontiguousarray(new[own])) for key, (old, new) in read.items()}
 
 
 def _column(rows: Any, at: int | tuple[int, ...] | None) -> Any:

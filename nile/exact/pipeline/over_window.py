@@ -23,6 +23,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import Columns, Numbers, words_of
 from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held, State
+from nile.exact.state.lent import roomy
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import grown
 from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
@@ -69,13 +70,13 @@ class _Scratch:
     DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "sides", "empty", "views")
 
     def __init__(self, room: int, words: int, width: int) -> None:
-        self.tuples = np.empty((3, room), np.int64)
-        self.signs = np.empty(room, np.int8)
-        self.pairs = np.empty((6, room), np.int64)
-        self.taken = np.empty((words, room), np.int64)
-        self.numbers = np.empty((2, width, room), np.int64)
+        self.tuples = roomy(3 * room).reshape(3, room)
+        self.signs = roomy(room, np.int8)
+        self.pairs = roomy(6 * room).reshape(6, room)
+        self.taken = roomy(words * room).reshape(words, room)
+        self.numbers = roomy(2 * width * room).reshape(2, width, room)
         self.sides = self.numbers[0], self.numbers[1]
-        self.empty = np.empty(room, np.int64)
+        self.empty = roomy(room)
         self.views: dict[tuple[int, int], _View] = {}
 
 
@@ -226,7 +227,7 @@ class OverWindow(Grouping):
     def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
         """What states are given of so many tuples and pairs in scratch."""
         tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
-        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], tuples[2], pairs[4], pairs[5], 0)
+        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], _NO_CODES, tuples[2], pairs[4], pairs[5], 0)
         parts = [
             (state, scratch.taken[word, :n], column, state.places(*numbers[:, at : at + state.width]))
             for state, at, word, column in self._parts
@@ -240,11 +241,11 @@ class OverWindow(Grouping):
         kept, index, hashes, free, meta, mask = _NO_TABLE if table is None else (
             table.kept, table.index, table.hashes, table.free, table.meta, table.encoder.mask
         )  # fmt: skip
-        sign = np.empty(2 * held, np.int8)
+        sign = roomy(2 * held, np.int8)
         old, new = scratch.sides
         beyond = 0 if self._plain else self._width
         while True:  # where numbers alone do not tell all, once more with what they were read from
-            out = np.empty((numbers + beyond, 2 * held), np.int64)
+            out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
             n, gone, odd = kernels.tell(
                 held, scratch.pairs, old, new, table is not None, mask, self._read_as, self._counts, kept, index,
                 hashes, free, meta, scratch.empty, out, sign,

@@ -72,9 +72,8 @@ def slide(
 
     ts: int64 [n]; new_codes: int64 [n], [0]: all have code 0; new_words: int64 [n, w + masks], the last of which say
     what is null; until int64 [room], codes int32 [room] or [0], words int64 [room, w], nulls uint8 [room or 0, b]: of a
-    `Line`; counts, births, mark: int64 [groups], as of
-    `touch_groups`; tuples, pairs, place: as above; signs: int8 [room]; taken: int64 [w + masks, room], the words of
-    each tuple.
+    `Line`; counts, births: int64 [groups], as of `group_kernels.count_pairs`, mark as of `number_pairs` there; tuples,
+    pairs, place: as above; signs: int8 [room]; taken: int64 [w + masks, room], the words of each tuple.
     Returns how many tuples and pairs there are; (-1, 0) with too little room: place says how much there has to be
     (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done; the next call has so much.
     Of one instant what leaves is first.  O(1) a tuple.

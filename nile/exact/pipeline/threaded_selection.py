@@ -1,8 +1,9 @@
-"""Selections over many rows, in pieces that threads work on."""
+"""Selections over many rows, in pieces that threads work on, and rows put together of pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made
 from nile.exact.state.expire import joined, nothing
 
-__all__ = ["kept"]
+__all__ = ["batch_of", "kept", "put_together"]
 
 _PIECE = 1 << 15
 """Rows from which on a thread of their own is worth having."""
+_COLUMNS = 1 << 14
+"""Rows from which on a thread of its own is worth having to put columns together."""
 
 
 def kept(rows: Any, test: Callable[[Any], Any], threads: int | None = 1) -> tuple[Any, Array | None]:
@@ -50,3 +53,27 @@ def _kept(rows: Any, test: Callable[[Any], Any]) -> tuple[Any, Array | None]:
     if yes.all():
         return rows, None
     return (made(rows).filter(pa.array(yes)) if yes.any() else nothing(rows.schema)), yes
+
+
+def put_together(parts: Sequence[Any], schema: Any, threads: int | None) -> Any:
+    """Batches in their order, as one; threads put columns together where these are long."""
+    pieces = useful(threads, sum(each.num_rows for each in parts), _COLUMNS)
+    if pieces == 1:
+        return joined(list(parts), schema)
+
+    def column(at: int) -> Any:
+        return pa.concat_arrays([each.column(at) for each in parts])
+
+    return batch_of([partial(column, at) for at in range(len(schema))], schema, pieces)
+
+
+def batch_of(makers: Sequence[Callable[[], Any]], schema: Any, threads: int) -> Any:
+    """The batch whose columns some calls make, which threads take by turns."""
+    columns: list[Any] = [None] * len(makers)
+
+    def work(first: int) -> None:
+        for at in range(first, len(makers), threads):
+            columns[at] = makers[at]()
+
+    together([partial(work, k) for k in range(min(threads, len(makers)))])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

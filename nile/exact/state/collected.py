@@ -62,7 +62,7 @@ class Collected(State):
         counted = len(column) - (self._asked.where is not None)
         skips = CATALOGUE[self._asked.function].skips
         keyed = CATALOGUE[self._asked.function].argument == "key"
-        places = zip(touches.sign.tolist(), touches.codes.tolist(), touches.touch.tolist(), strict=True)
+        places = zip(touches.sign.tolist(), touches.codes.tolist(), touches.of_tuples.tolist(), strict=True)
         first, last = touches.first.tolist(), touches.last.tolist()
         for at, ((sign, code, pair), row) in enumerate(zip(places, rows, strict=True)):
             if at == first[pair]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, kernel, part
+from nile.exact.state.kernels import allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -14,15 +14,17 @@ Array = np.ndarray[Any, Any]
 @kernel
 def number_pairs(
     ts: Array, weight: Array, codes: Array, mark: Array, begin: int,
-    touch: Array, come: Array, first: Array, last: Array,
-) -> int:  # fmt: skip
-    """Number the pairs (instant, group) that tuples touch, in the order they do, from 0 on; how many there are.
+    begins: Array, touch: Array, touch_ts: Array, touch_code: Array, come: Array, first: Array, last: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Number the pairs (instant, group) that tuples touch, in the order they do, from 0 on: how many runs of tuples of
+    one pair there are, and how many pairs.
 
     ts, codes, weight (how many rows come, negative: go): int64 [n], or weight int8; mark: int64 [groups], -1 between
-    calls; begin: the number of the first tuple; touch: int64 [n], the pair of each tuple; come (rows of the group more
-    than before), first, last (tuples): int64 [n], by pair.
+    calls; begin: the number of the first tuple; begins, touch: int64 [n], by run its first tuple and its pair;
+    touch_ts, touch_code, come (rows of the group more than before), first, last (tuples): int64 [n], by pair.
     """
     pairs = 0
+    runs = 0
     i = 0
     while i < ts.shape[0]:
         now = ts[i]
@@ -33,71 +35,41 @@ def number_pairs(
             if at < 0:
                 at = pairs
                 mark[code] = at
+                touch_ts[at] = now
+                touch_code[at] = code
                 come[at] = 0
                 first[at] = begin + i
                 pairs += 1
-            run, came = i, 0
-            while run < ts.shape[0] and codes[run] == code and ts[run] == now:  # pairs of one tuple of a join are such
-                touch[run] = at
-                came += weight[run]
-                run += 1
-            last[at] = begin + run - 1
+            begins[runs] = begin + i
+            touch[runs] = at
+            runs += 1
+            came = 0
+            while i < ts.shape[0] and codes[i] == code and ts[i] == now:  # pairs of one tuple of a join are such
+                came += weight[i]
+                i += 1
+            last[at] = begin + i - 1
             come[at] += came
-            i = run
         for k in range(since, pairs):
-            mark[codes[first[k] - begin]] = -1
-    return pairs
-
-
-@part
-def _count(
-    k: int, code: int, before: Array, after: Array, first: Array, counts: Array, births: Array, born: int
-) -> None:
-    """How many rows the group of pair k has before and after; `after` is how many more until then."""
-    before[k] = counts[code]
-    if counts[code] == 0:
-        births[code] = born + first[k]
-    counts[code] += after[k]
-    after[k] = counts[code]
+            mark[touch_code[k]] = -1
+    return runs, pairs
 
 
 @kernel
 def count_pairs(
     touch_code: Array, before: Array, after: Array, first: Array, counts: Array, births: Array, born: int
 ) -> None:
-    """As of `touch_groups` what pairs have before and after, int64 [pairs]; `after` is how many more until then."""
-    for k in range(touch_code.shape[0]):
-        _count(k, touch_code[k], before, after, first, counts, births, born)
-
-
-@kernel
-def touch_groups(
-    ts: Array,
-    weight: Array,
-    codes: Array,
-    counts: Array,
-    births: Array,
-    born: int,
-    mark: Array,
-    touch: Array,
-    touch_ts: Array,
-    touch_code: Array,
-    before: Array,
-    after: Array,
-    first: Array,
-    last: Array,
-) -> int:
-    """As `number_pairs`, and of each pair when, which group, and how many rows that has before and after.
+    """How many rows the group of each pair has before and after, int64 [pairs]; `after` is how many more until then.
 
     counts, births: int64 [groups], rows of each and the number of the tuple that made it appear; born: of the first
-    tuple; touch_*, before, after: int64 [n], by pair.
+    tuple.
     """
-    pairs = number_pairs(ts, weight, codes, mark, 0, touch, after, first, last)
-    for k in range(pairs):  # apart from the tuples, which leave no room for counts in the cache
-        touch_ts[k] = ts[first[k]]
-        touch_code[k] = codes[first[k]]
-        _count(k, touch_code[k], before, after, first, counts, births, born)
-    return int(pairs)
+    for k in range(touch_code.shape[0]):
+        code = touch_code[k]
+        before[k] = counts[code]
+        if counts[code] == 0:
+            births[code] = born + first[k]
+        counts[code] += after[k]
+        after[k] = counts[code]
 
 
 @kernel
@@ -137,6 +109,7 @@ def apply_counts(
     weight: Array,
     codes: Array,
     valid: Array,
+    begins: Array,
     touch: Array,
     first: Array,
     last: Array,
@@ -148,18 +121,23 @@ def apply_counts(
 ) -> None:
     """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples.
 
+    begins, touch: int64 [runs + 1], [runs], as of `number_pairs`; begins [0]: every tuple is a run.
     part, mask: only of groups with (group >> 3) & mask == part, so that threads write to other lines of the cache.
     """
-    for i in range(weight.shape[0]):
-        code = codes[i]
+    ragged = begins.shape[0] > 0
+    for run in range(touch.shape[0]):
+        begin = begins[run] if ragged else run
+        code = codes[begin]
         if (code >> 3) & mask != part:
             continue
-        t = touch[i]
-        if i == first[t]:
+        end = begins[run + 1] if ragged else run + 1
+        t = touch[run]
+        if begin == first[t]:
             old[t] = now[code]
-        if valid[i]:
-            now[code] += weight[i]
-        if i == last[t]:
+        for i in range(begin, end):
+            if valid[i]:
+                now[code] += weight[i]
+        if end - 1 == last[t]:
             new[t] = now[code]
 
 

@@ -56,7 +56,7 @@ class Ordered(State):
         self._links, self._sizes = grown(self._links, need, -1), grown(self._sizes, need)
         old, new = (np.zeros((touches.pairs, self._now.shape[1]), np.int64) for _ in range(2))
         ordering.apply_ordered(
-            touches.sign, touches.codes, values, valid(column), touches.touch, touches.first, touches.last,
+            touches.sign, touches.codes, values, valid(column), touches.of_tuples, touches.first, touches.last,
             self._shares, self._discrete, self._roots, self._keys, self._prios, self._links, self._sizes, self._meta,
             self._now, old, new,
         )  # fmt: skip

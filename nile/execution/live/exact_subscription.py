@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -280,7 +281,16 @@ class ExactSubscription(Indexed):
         if made is not None:
             self._given(*made)
 
+    def form_ahead(self, found: list[Changes], formed: dict[Any, Any]) -> None:
+        """Make what `_formed` gives of all that was found, under the key of its form, unless it may look for a part."""
+        if (key := (self._tail_key, self._names)) not in formed and not self._sought:
+            with suppress(Exception):  # what it raises is raised where it is asked for
+                formed[key] = self._formed(found)
+
     def _formed(self, found: Sequence[Changes], selected: bool = False) -> tuple[Passed, list[pa.RecordBatch]]:
+        ahead = self._plan.formed
+        if ahead is not None and ahead[0] is found and (made := ahead[1].get((self._tail_key, self._names))):
+            return made  # type: ignore[no-any-return]
         passed = self._tail.passed(found, selected=selected)
         schema, emit = self.schema, self.choice.emit
         return passed, [changed(each, schema, emit) for each in passed.changes]

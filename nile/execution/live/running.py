@@ -147,6 +147,8 @@ class Running(Readers):
         """What is let in of its streams, in a database with bounds; None: all."""
         self.ahead: Ahead[list[Changes]] = Ahead()
         """What `arrived` gives next, worked out before readers come to it."""
+        self.formed: tuple[list[Changes], dict[Any, Any]] | None = None
+        """What was worked out ahead, and what forms of readers made of it, by their keys."""
         self._places: dict[str, tuple[pa.Schema, list[int] | None, pa.Schema]] = {}
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
@@ -170,7 +172,7 @@ class Running(Readers):
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
         Readers.__init__(twin)
-        twin.pipeline, twin.ahead = self._made(), Ahead()
+        twin.pipeline, twin.ahead, twin.formed = self._made(), Ahead(), None
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
@@ -261,6 +263,20 @@ class Running(Readers):
         """Whether what comes may be worked out ahead of its readers, on any thread: all have taken all there was."""
         level = all(each._turn == self.turn for each in self.readers)
         return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.done)
+
+    def arrival_formed(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
+        """As `arrival`, after which what comes out is `formed` for its readers, too."""
+        work = self.arrival(name, batch, at)
+
+        def done() -> list[Changes]:
+            self.formed = None
+            if found := work():
+                self.formed = found, {}
+                for each in self.readers:
+                    each.form_ahead(found, self.formed[1])
+            return found
+
+        return done
 
     def arrival(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
         """What readers ask for next: that tuples of a live stream are taken in.  at: as of `arrived`."""

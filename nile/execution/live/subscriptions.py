@@ -207,15 +207,17 @@ class Subscriptions:
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
         units = [unit for unit in self._units() if unit.streams.get(name) is stream]
-        if len(units) > 1 and len(batch) >= _ABREAST:
-            self._work_ahead(units, name, batch)
+        ahead = self._work_ahead(units, name, batch) if len(units) > 1 and len(batch) >= _ABREAST else []
         for unit in units:
             unit.arrived(name, batch)
+        for plan in ahead:
+            plan.formed = None
         batch.shared.clear()
         self._flow()
 
-    def _work_ahead(self, units: Iterable[Subscription | Selecting], name: str, batch: TupleBatch) -> None:
-        """Let threads work out what a batch leads to in plans that share nothing, before it arrives at their readers.
+    def _work_ahead(self, units: Iterable[Subscription | Selecting], name: str, batch: TupleBatch) -> list[Running]:
+        """Let threads work out what a batch leads to in plans that share nothing, before it arrives at their readers:
+        these plans.
 
         Whatever samples (a subclass) looks at a batch itself.
         """
@@ -223,8 +225,11 @@ class Subscriptions:
         for one in units:
             if type(one) is ExactSubscription and not one.paused and not one.closed and one.plan.stands_alone:
                 plans.setdefault(id(one.plan), (one.plan, one.reached))
-        if len(plans) > 1:
-            worked_ahead([(plan.ahead, [plan.arrival(name, batch, at)]) for plan, at in plans.values()], self._threads)
+        if len(plans) < 2:
+            return []
+        works = [(plan.ahead, [plan.arrival_formed(name, batch, at)]) for plan, at in plans.values()]
+        worked_ahead(works, self._threads)
+        return [plan for plan, _ in plans.values()]
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
         """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""

@@ -16,7 +16,7 @@ from nile.exact.plan.algebra import Plan, Project, Scan, Select
 from nile.exact.plan.comparing import Comparing
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made, picked
-from nile.exact.state.expire import joined, nothing
+from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
 from nile.summaries.errors import UnknownColumn
 
@@ -105,6 +105,10 @@ def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[An
     return rows, at
 
 
+def _end_to_end(arrays: Sequence[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else _NO_TIMES
+
+
 class Incoming:
     """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
 
@@ -159,22 +163,23 @@ class Incoming:
 
     def take(self, to: int) -> tuple[Array, Array, Array, Any]:
         """(times of all tuples up to `to`, ordinals of those the chain keeps, their times, their rows)."""
-        raw, ordinals, ts, rows = self._taken(to)
-        return raw, ordinals, ts, made(rows)
+        before, parts = self.taken, self._taken(to)
+        ordinals = []
+        for raw, ts, _, at in parts:
+            ordinals.append(np.arange(before, before + ts.shape[0]) if at is None else at + before)
+            before += raw.shape[0]
+        ts, rows = self._as_one(parts)
+        return _end_to_end([each[0] for each in parts]), _end_to_end(ordinals), ts, made(rows)
 
-    def _taken(self, to: int) -> tuple[Array, Array, Array, Any]:
-        """As `take`, rows `Columns` too."""
-        if not self._raw or self._raw[0][0] > to:
-            return _NO_TIMES, _NO_TIMES, _NO_TIMES, nothing(self.schema)
-        raw, ordinals, times, batches = [], [], [], []
+    def _taken(self, to: int) -> list[tuple[Array, Array, Any, Array | None]]:
+        """Times of all tuples up to `to`; of those that the chain keeps their times, rows (`Columns` too), and places
+        among all, None: it keeps all."""
+        parts: list[tuple[Array, Array, Any, Array | None]] = []
         while self._raw and (first := self._raw[0])[0] <= to:
             end = int(first.searchsorted(to, "right"))
             ts, rows, at = self._kept[0]
             cut = end if at is None else int(ts.searchsorted(to, "right"))
-            raw.append(first[:end])
-            ordinals.append(np.arange(self.taken, self.taken + cut) if at is None else at[:cut] + self.taken)
-            times.append(ts[:cut])
-            batches.append(rows.slice(0, cut))
+            parts.append((first[:end], ts[:cut], rows.slice(0, cut), None if at is None else at[:cut]))
             self.taken += end
             if end < first.shape[0]:
                 self._raw[0] = first[end:]
@@ -182,14 +187,14 @@ class Incoming:
                 break
             self._raw.popleft()
             self._kept.popleft()
-        if len(raw) == 1:
-            return raw[0], ordinals[0], times[0], batches[0]
-        return (
-            np.concatenate(raw),
-            np.concatenate(ordinals),
-            np.concatenate(times),
-            joined([made(each) for each in batches], self.schema),
-        )
+        return parts
+
+    def _as_one(self, parts: list[tuple[Array, Array, Any, Array | None]]) -> tuple[Array, Any]:
+        """Their times and rows, `Columns` too."""
+        if len(parts) == 1:
+            return parts[0][1:3]
+        rows = joined([made(each[2]) for each in parts], self.schema)
+        return _end_to_end([each[1] for each in parts]), rows
 
     def goes_straight(self, to: int, before: int) -> bool:
         """Whether nothing is to be taken back up to `to`, and no time that waits is `before` or later."""
@@ -202,7 +207,7 @@ class Incoming:
         if raw and raw[0][-1] <= to and (len(raw) == 1 or raw[1][0] > to):
             self.taken += raw.popleft().shape[0]
             return self._kept.popleft()[:2]
-        return self._taken(to)[2:]
+        return self._as_one(self._taken(to))
 
     def capture(self) -> State:
         """The tuples that wait: the times of all, which of them the chain keeps, the rows it made of those."""

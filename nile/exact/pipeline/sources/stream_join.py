@@ -7,11 +7,13 @@ Source: negative tuples, section 6.4 (W-Expire as part of the join buffers); `ni
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.incoming import Incoming, selected
 from nile.exact.pipeline.sources.stream_pairs import Pairs
@@ -22,6 +24,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made, words_of
 from nile.exact.state.expire import joined, nothing
 from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.lent import roomy
 from nile.exact.state.ring import Ring
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.types import common
@@ -35,6 +38,8 @@ _FEW = 2_048
 """Pairs up to which rows of words cost less than a kernel for each column."""
 _ROOM = 16
 """Tuples of a step for which there is room without asking for any."""
+_PIECE = 1 << 12
+"""Tuples of each side of a step from which on a thread of its own is worth having."""
 
 
 def fits(scan: Scan) -> bool:
@@ -172,25 +177,26 @@ class StreamJoining:
                 stay = without(ts, rows, *gone)
                 taken[side] = ts[stay], rows.filter(pa.array(stay))
         place, (left, right) = self._place, self._rings
+        found = self._found_abreast(taken)
         for side, (ts, rows) in enumerate(taken):
             if ts.shape[0]:
                 ring = self._rings[side]
-                codes = self._codes(side, rows)
-                ring.add_words(ts, words_of(rows, self._all[side], ring.encoder), codes)
+                words, codes = found[side] if found else (self._words(side, rows), self._codes(side, rows))
+                ring.add_words(ts, words, codes)
                 place[side, 2] = ring.newest
         moved, ends = self._moved, self._ends
         while True:
-            n = kernels.moves(
+            n, gone = kernels.moves(
                 to, *self._windows, left.ts, left.codes, left.before, self._heads[0], right.ts, right.codes,
                 right.before, self._heads[1], self._key_counts, place, self.come, self.go, moved, ends,
             )  # fmt: skip
             if n >= 0:
                 break
-            moved, ends = np.empty((-n, 5), np.int64), np.empty(1 - n, np.int64)
+            moved, ends = roomy(-5 * n).reshape(-n, 5), roomy(1 - n)
         if n:
             moved, ends = moved[:n], ends[: 1 + n]
             self.pairs += n if self.once else int(ends[-1])
-            delta = self._newest(moved, ends) if self.once else self._told(moved, ends)
+            delta = self._newest(moved, ends) if self.once else self._told(moved, ends, gone)
         else:
             delta = empty(self.schema)
         self._forget()
@@ -204,8 +210,8 @@ class StreamJoining:
         moved, times = moved[yes], np.diff(ends)[yes]
         return Delta(moved[:, kernels.TS].copy(), moved[:, kernels.SIGN].astype(np.int8), rows, None, times)
 
-    def _told(self, moved: Array, ends: Array) -> Delta:
-        """All pairs that satisfy the condition."""
+    def _told(self, moved: Array, ends: Array, gone: int) -> Delta:
+        """All pairs that satisfy the condition.  gone: how many of all go."""
         if (n := int(ends[-1])) < _FEW:
             ts, sign = np.empty(n, np.int64), np.empty(n, np.int8)
             ordinals = [np.empty(n, np.int64) for _ in self._rings]
@@ -213,7 +219,9 @@ class StreamJoining:
             rows, yes = self._tested(*ordinals)
             return Delta(ts[yes], sign[yes], rows)
         pairs = Pairs(self._rings, moved, ends, self.schema, self.clock.threads)
-        return Delta(*(pairs.all() if self.plan.test is None else pairs.true(self.plan.test)))
+        if self.plan.test is None:
+            return Delta(*pairs.all(), None, None, gone)
+        return Delta(*pairs.true(self.plan.test))
 
     def _tested(self, left: Array, right: Array) -> tuple[Any, Array | slice]:
         """(the pairs of some ordinals that satisfy the condition, which those are)."""
@@ -237,10 +245,44 @@ class StreamJoining:
             codes[~nulls] = keys.codes(words[~nulls])
         else:
             codes = keys.codes(words)
-        if self._key_counts.shape[0] < (room := keys.room):
-            self._key_counts = grown(self._key_counts, room)
-            self._heads = [grown(each, room, -1) for each in self._heads]
+        self._make_room(keys.room)
         return codes
+
+    def _make_room(self, keys: int) -> None:
+        """Have room for codes of keys below this."""
+        if self._key_counts.shape[0] < keys:
+            self._key_counts = grown(self._key_counts, keys)
+            self._heads = [grown(each, keys, -1) for each in self._heads]
+
+    def _found_abreast(self, taken: Sequence[tuple[Array, Any]]) -> list[tuple[Array, Array]]:
+        """Of each side the words of its rows and the codes of their keys, by a thread each; [] where these are few.
+
+        Keys that are new get their codes afterwards, in order.
+        """
+        keys = self._keys
+        few = min(ts.shape[0] for ts, _ in taken) < _PIECE or useful(self.clock.threads, 2 * _PIECE, _PIECE) < 2
+        if few or keys is None or keys.numbers:
+            return []
+        made: list[Any] = [None, None]
+
+        def find(side: int) -> None:
+            rows = taken[side][1]
+            own, codes = self._key_words(keys, rows, side), roomy(rows.num_rows)
+            keys.find(own, codes)
+            at = np.flatnonzero(codes < 0)
+            made[side] = self._words(side, rows), codes, at, own[at]
+
+        together([partial(find, side) for side in range(2)])
+        for _, codes, at, own in made:
+            if at.shape[0]:
+                whole = ~keys.encoder.nulls(own)
+                codes[at[whole]] = keys.codes(own[whole])
+        self._make_room(keys.room)
+        return [each[:2] for each in made]
+
+    def _words(self, side: int, rows: Any) -> Array:
+        """Rows of a side as its ring has them: int64 [n, width], only to be read."""
+        return words_of(rows, self._all[side], self._rings[side].encoder)
 
     def _key_words(self, keys: RowTable, rows: Any, side: int) -> Array:
         """The words of the keys of rows of a side: int64 [n, width], only to be read."""

@@ -53,11 +53,11 @@ def moves(
     go: bool,
     out: Array,
     ends: Array,
-) -> int:
+) -> tuple[int, int]:
     """All that comes and leaves up to `to`: how many tuples make pairs come or go, of which out (int64 [room, 5]) has
-    TS to NEWEST_OF, and ends (int64 [1 + room]) how many pairs those before each make together.
+    TS to NEWEST_OF, and ends (int64 [1 + room]) how many pairs those before each make together; how many pairs go.
 
-    With less room than there may be such tuples nothing is done: below 0, how much it takes.
+    With less room than there may be such tuples nothing is done: below 0, how much it takes, and 0.
     windows: ns, negative without end; ts, codes (-1 joins nothing), before: int64 rings by ordinal; heads: int64
     [keys], the newest ordinal of each, -1 none; key_counts: int64 [keys, 2], of each side; place as above.
     Of one instant what leaves goes first, then the left.  O(1) a tuple.
@@ -68,9 +68,10 @@ def moves(
     for side in range(2):
         room += 2 * place[side, NEWEST] - place[side, NEXT] - place[side, OLDEST]
     if room > out.shape[0]:
-        return -room
+        return -room, 0
     ends[0] = 0
     written = 0
+    gone = 0
     old_left = place[0, OLDEST]
     old_right = place[1, OLDEST]
     next_left = place[0, NEXT]
@@ -131,11 +132,13 @@ def moves(
         out[written, NEWEST_OF] = right_heads[key] if left else left_heads[key]
         written += 1
         ends[written] = ends[written - 1] + pairs
+        if sign < 0:
+            gone += pairs
     place[0, OLDEST] = old_left
     place[1, OLDEST] = old_right
     place[0, NEXT] = next_left
     place[1, NEXT] = next_right
-    return written
+    return written, gone
 
 
 @kernel

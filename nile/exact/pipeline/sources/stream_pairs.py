@@ -15,9 +15,9 @@ import numpy as np
 
 from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.sources.incoming import selected
+from nile.exact.pipeline.threaded_selection import batch_of, put_together
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.expire import joined
 from nile.exact.state.lent import roomy
 from nile.exact.state.ring import Ring
 
@@ -53,7 +53,7 @@ class Pairs:
         ts, sign, words = self._room(pairs)
         cuts = self._cuts(pairs)
 
-        def work(own: Array) -> None:
+        def work(own: Sequence[int]) -> None:
             for first, last in pairwise(own):
                 at = slice(self._ends[first], self._ends[last])
                 self._fill(first, last, ts[at], sign[at], [[word[at] for word in side] for side in words])
@@ -73,25 +73,25 @@ class Pairs:
         try:
             together([partial(work, k) for k in range(len(cuts))])
         except Exception:
-            if len(cuts) == 1 and cuts[0].shape[0] == 2:
+            if len(cuts) == 1 and len(cuts[0]) == 2:
                 raise
             return self._true(0, self._moved.shape[0], test)
         parts = [each for own in found for each in own]
         if len(parts) == 1:
             return parts[0]
         ts, sign = (np.concatenate([each[k] for each in parts]) for k in (0, 1))
-        return ts, sign, self._put_together([each[2] for each in parts])
+        return ts, sign, put_together([each[2] for each in parts], self._schema, self._threads)
 
-    def _cuts(self, pairs: int) -> list[Array]:
+    def _cuts(self, pairs: int) -> list[list[int]]:
         """For each thread where its blocks begin, and where the last one ends: tuples."""
         pieces = useful(self._threads, pairs, _PIECE) if pairs >= 2 * _PIECE else 1
         blocks = -(-pairs // (pieces * _BLOCK))
         if pieces * blocks == 1:
-            return [np.array([0, self._moved.shape[0]])]
+            return [[0, self._moved.shape[0]]]
         cuts = self._ends.searchsorted([k * pairs // (pieces * blocks) for k in range(pieces * blocks + 1)])
         cuts[-1] = self._moved.shape[0]
-        own = [np.unique(cuts[k * blocks : (k + 1) * blocks + 1]) for k in range(pieces)]
-        return [each for each in own if each.shape[0] > 1]
+        own = [sorted(set(cuts[k * blocks : (k + 1) * blocks + 1].tolist())) for k in range(pieces)]
+        return [each for each in own if len(each) > 1]
 
     def _room(self, pairs: int) -> tuple[Array, Array, list[list[Array]]]:
         """For times, signs, and of each side for its words, those that say what is null only if something is."""
@@ -126,26 +126,4 @@ class Pairs:
         ]
         if all(ring.encoder.is_plain and not some for ring, some in zip(self._rings, self._some, strict=True)):
             threads = 1
-        return self._of(makers, threads)
-
-    def _put_together(self, parts: list[Any]) -> Any:
-        """Rows in their order, as one; threads put columns together where these are long."""
-        threads = useful(self._threads, sum(each.num_rows for each in parts), _PIECE)
-        if threads == 1:
-            return joined(parts, self._schema)
-
-        def column(at: int) -> Any:
-            return pa.concat_arrays([each.column(at) for each in parts])
-
-        return self._of([partial(column, at) for at in range(len(self._schema))], threads)
-
-    def _of(self, makers: Sequence[Callable[[], Any]], threads: int) -> Any:
-        """The batch whose columns some calls make, which threads take by turns."""
-        columns: list[Any] = [None] * len(makers)
-
-        def work(first: int) -> None:
-            for at in range(first, len(makers), threads):
-                columns[at] = makers[at]()
-
-        together([partial(work, k) for k in range(min(threads, len(makers)))])
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return batch_of(makers, self._schema, threads)

@@ -50,8 +50,8 @@ class Spread(State):
         told = np.zeros((2, pairs))
         touches.work(
             spreading.apply_squares,
-            touches.sign, touches.codes, bits, valid(column), touches.touch, touches.first, touches.last, self._base,
-            self._digits, self._squares, self._special, self._now, self._counts, told[0], told[1], counts[0], counts[1],
+            touches.sign, touches.codes, bits, valid(column), *touches.runs, self._base, self._digits, self._squares,
+            self._special, self._now, self._counts, told[0], told[1], counts[0], counts[1],
         )  # fmt: skip
         return tuple(np.column_stack([s.view(np.int64), n]) for s, n in zip(told, counts, strict=True))  # type: ignore[return-value]
 

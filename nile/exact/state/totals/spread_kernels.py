@@ -118,6 +118,7 @@ def apply_squares(
     codes: Array,
     bits: Array,
     valid: Array,
+    begins: Array,
     touch: Array,
     first: Array,
     last: Array,
@@ -136,24 +137,29 @@ def apply_squares(
 ) -> None:
     """As `sums_kernels.apply_doubles`, of `distance`; squares int64 [groups, 2 d].
 
-    part, mask: as of `group_kernels.apply_counts`.
+    begins, touch, part, mask: as of `group_kernels.apply_counts`.
     """
     scratch = np.empty(5 * digits.shape[1] + 2, np.int64)
-    for i in range(sign.shape[0]):
-        code = codes[i]
+    ragged = begins.shape[0] > 0
+    for run in range(touch.shape[0]):
+        begin = begins[run] if ragged else run
+        code = codes[begin]
         if (code >> 3) & mask != part:
             continue
-        t = touch[i]
-        if i == first[t]:
+        end = begins[run + 1] if ragged else run + 1
+        t = touch[run]
+        if begin == first[t]:
             old[t] = now[code]
             old_count[t] = counts[code]
-        if valid[i]:
+        for i in range(begin, end):
+            if not valid[i]:
+                continue
             step = 1 if sign[i] > 0 else -1
             counts[code] += step
             if not is_special(bits[i], step, special[code]):
                 add_double(digits[code], bits[i], step > 0, base)
                 add_square(squares[code], bits[i], step > 0, base)
-        if i == last[t]:
+        if end - 1 == last[t]:
             now[code] = distance(digits[code], squares[code], counts[code], base, special[code], scratch)
             new[t] = now[code]
             new_count[t] = counts[code]

@@ -35,7 +35,8 @@ class Touches:
     """Tuples and the pairs (instant, group) they touch.
 
     sign int8 [n]; weight int64 [n], how many rows come, negative: go (more than one only where all that is asked is
-    how many); codes int64 [n], groups; touch int64 [n]; first, last: int64 [pairs], tuples; room: groups are
+    how many); codes int64 [n], groups; begins, touch: int64 [runs + 1], [runs], where each run of tuples of one pair
+    begins, and the pair, or begins [0]: every tuple is a run; first, last: int64 [pairs], tuples; room: groups are
     below this; shared: calls a kernel with what is given, a part of the groups and a mask, for all parts; None: there
     is one part.
     """
@@ -43,6 +44,7 @@ class Touches:
     sign: Array
     weight: Array
     codes: Array
+    begins: Array
     touch: Array
     first: Array
     last: Array
@@ -60,13 +62,26 @@ class Touches:
     def pairs(self) -> int:
         return int(self.first.shape[0])
 
+    @property
+    def runs(self) -> tuple[Array, Array, Array, Array]:
+        """As kernels take them: begins, touch, first, last."""
+        return self.begins, self.touch, self.first, self.last
+
+    @property
+    def of_tuples(self) -> Array:
+        """The pair of each tuple: int64 [n]."""
+        return np.repeat(self.touch, np.diff(self.begins)) if self.begins.shape[0] else self.touch
+
 
 class State(ABC):
     """What one column keeps for all groups."""
 
     @abstractmethod
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
-        """(before, after) of each pair: numbers, whichever the state reads; equal numbers are equal answers."""
+        """(before, after) of each pair: numbers, whichever the state reads; equal numbers are equal answers.
+
+        int64 [pairs, w], in any layout.
+        """
 
     @abstractmethod
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:
@@ -142,7 +157,7 @@ class Linear(State):
         numbers = np.empty((2, self.width, touches.pairs), np.int64)
         counted = everyone(touches.sign.shape[0]) if column is None else valid(column)
         self.note(touches, self.words(column), counted, self.places(*numbers))
-        return np.ascontiguousarray(numbers[0].T), np.ascontiguousarray(numbers[1].T)
+        return numbers[0].T, numbers[1].T
 
 
 class Counted(Linear):
@@ -166,7 +181,7 @@ class Counted(Linear):
             self.now = grown(self.now, touches.room)
         touches.work(
             counting.apply_counts,
-            touches.weight, touches.codes, counted, touches.touch, touches.first, touches.last, self.now, *places,
+            touches.weight, touches.codes, counted, *touches.runs, self.now, *places,
         )  # fmt: skip
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002

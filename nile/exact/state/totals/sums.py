@@ -61,8 +61,8 @@ class Summed(Linear):
         if not self._double:
             touches.work(
                 summing.apply_integers,
-                touches.sign, touches.codes, words, counted, self._unsigned, touches.touch, touches.first,
-                touches.last, self._digits, self._counts, *places,
+                touches.sign, touches.codes, words, counted, self._unsigned, *touches.runs, self._digits, self._counts,
+                *places,
             )  # fmt: skip
             return
         if self._now.shape[0] < room or self._special.shape[0] < room:
@@ -70,8 +70,8 @@ class Summed(Linear):
 
         def add(part: int, mask: int) -> bool:
             return bool(summing.apply_doubles(
-                touches.sign, touches.codes, words, counted, touches.touch, touches.first, touches.last, self._base,
-                self._digits, self._special, self._now, self._counts, *places, part, mask,
+                touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
+                self._now, self._counts, *places, part, mask,
             ))  # fmt: skip
 
         if touches.shared is not None:

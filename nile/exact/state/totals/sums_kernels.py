@@ -184,6 +184,7 @@ def apply_doubles(
     codes: Array,
     bits: Array,
     valid: Array,
+    begins: Array,
     touch: Array,
     first: Array,
     last: Array,
@@ -205,7 +206,7 @@ def apply_doubles(
     bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
     how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
     pair.
-    part, mask: as of `group_kernels.apply_counts`; of parts it is known that they have room.
+    begins, touch, part, mask: as of `group_kernels.apply_counts`; of parts it is known that they have room.
     """
     width = digits.shape[1]
     if mask == 0:
@@ -213,15 +214,20 @@ def apply_doubles(
         if width == 0 or (least <= most and ((least >> 5) < base or (most >> 5) + 4 > base + width)):
             return False
     scratch = np.empty(width, np.int64)
-    for i in range(sign.shape[0]):
-        code = codes[i]
+    ragged = begins.shape[0] > 0
+    for run in range(touch.shape[0]):
+        begin = begins[run] if ragged else run
+        code = codes[begin]
         if (code >> 3) & mask != part:
             continue
-        t = touch[i]
-        if i == first[t]:
+        end = begins[run + 1] if ragged else run + 1
+        t = touch[run]
+        if begin == first[t]:
             old[t] = now[code]
             old_count[t] = counts[code]
-        if valid[i]:
+        for i in range(begin, end):
+            if not valid[i]:
+                continue
             step = 1 if sign[i] > 0 else -1
             counts[code] += step
             b = bits[i]
@@ -234,7 +240,7 @@ def apply_doubles(
                     special[code, 2] += step
             else:
                 add_double(digits[code], b, step > 0, base)
-        if i == last[t]:
+        if end - 1 == last[t]:
             now[code] = read(digits[code], base, special[code], scratch)
             new[t] = now[code]
             new_count[t] = counts[code]
@@ -248,6 +254,7 @@ def apply_integers(
     values: Array,
     valid: Array,
     unsigned: bool,
+    begins: Array,
     touch: Array,
     first: Array,
     last: Array,
@@ -265,18 +272,23 @@ def apply_integers(
     """As apply_doubles for whole numbers: digits int64 [groups, 2]; old_*, new_*: int64 [pairs], high and low digit.
 
     The sum is high * 2**32 + low, 0 <= low < 2**32.
-    part, mask: as of `group_kernels.apply_counts`.
+    begins, touch, part, mask: as of `group_kernels.apply_counts`.
     """
-    for i in range(sign.shape[0]):
-        code = codes[i]
+    ragged = begins.shape[0] > 0
+    for run in range(touch.shape[0]):
+        begin = begins[run] if ragged else run
+        code = codes[begin]
         if (code >> 3) & mask != part:
             continue
-        t = touch[i]
-        if i == first[t]:
+        end = begins[run + 1] if ragged else run + 1
+        t = touch[run]
+        if begin == first[t]:
             old_high[t] = digits[code, 0]
             old_low[t] = digits[code, 1]
             old_count[t] = counts[code]
-        if valid[i]:
+        for i in range(begin, end):
+            if not valid[i]:
+                continue
             v = values[i]
             high = v >> 32
             if unsigned:
@@ -289,7 +301,7 @@ def apply_integers(
                 counts[code] -= 1
                 digits[code, 0] -= high
                 digits[code, 1] -= v & _LOW
-        if i == last[t]:
+        if end - 1 == last[t]:
             digits[code, 0] += digits[code, 1] >> 32
             digits[code, 1] &= _LOW
             new_high[t] = digits[code, 0]
