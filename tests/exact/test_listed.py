@@ -11,7 +11,7 @@ import pytest
 from nile.exact.join import dense, listed, shared, stream
 from nile.exact.join.chain import encode, encode_all, window_codes
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.listed import Lists
+from nile.exact.join.listed import Lists, Words
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import WindowJoinPlan
 
@@ -209,3 +209,27 @@ def test_texts_of_one_stream_alone_change_no_pair(seed: int, kind: Any, monkeypa
     assert [block.tolist() for block in Lists(ts, found, window).pairs()] == expected
     for own, whole, others in zip(found, truth, truth[::-1], strict=True):
         assert (own[np.isin(whole, others[others >= 0])] >= 0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("many", [0.0, 1e9])
+def test_pairs_are_told_in_words_as_their_ordinals_say(
+    monkeypatch: pytest.MonkeyPatch, threads: int, many: float
+) -> None:
+    monkeypatch.setattr(listed, "_MANY", many)
+    for keys, far in ((40, 1), (40, 10**12), (9_000, 1)):  # of many keys most are in one stream alone
+        rng = np.random.default_rng(keys)
+        ts = tuple(np.sort(rng.integers(0, 50_000, n)) for n in (3_000, 2_500))
+        codes = tuple(np.where(rng.random(len(t)) < 0.1, -1, far * rng.integers(0, keys, len(t))) for t in ts)
+        of = tuple(rng.integers(-(2**63), 2**63 - 1, len(t)) for t in ts)
+        for window in (0, 300, -1):
+            ordinals = np.concatenate([np.empty((0, 2), np.int64), *Lists(ts, codes, window, threads=1).pairs()])
+            told = Lists(ts, codes, window, threads=threads, words=Words(of, lambda block: ("words", block)))
+            blocks = list(told.made(lambda block: ("ordinals", block)))
+            assert {how for how, _ in blocks} <= {"words" if many == 0.0 else "ordinals"}
+            found = np.concatenate([np.empty((0, 2), np.int64), *(block for _, block in blocks)])
+            if many == 0.0:
+                expected = np.stack([each[at] for each, at in zip(of, ordinals.T, strict=True)]).T
+            else:
+                expected = ordinals
+            assert found.tolist() == expected.tolist()

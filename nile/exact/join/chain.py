@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
-from nile.exact.join.listed import Lists
+from nile.exact.join.listed import Lists, Words
 from nile.exact.join.shared import text_codes
 from nile.exact.state.lent import lent
 from nile.summaries.errors import KeyTypeError
@@ -203,13 +203,15 @@ class ExactJoin:
         """The pairs as (left ordinals, right ordinals), in the order they complete, in chunks of up to 65,528."""
         return self.made(lambda block: (block[:, 0], block[:, 1]))
 
-    def made(self, make: Callable[[Array], T], *, kept: bool = True) -> Iterator[T]:
+    def made(self, make: Callable[[Array], T], *, kept: bool = True, words: Words[T] | None = None) -> Iterator[T]:
         """What `make` makes of each chunk of pairs, int64 [m, 2], m up to 65,528, on the thread that found it.
 
         kept: whether that holds the chunk itself, or a part of it; else its room serves for the next one.
+        words: what is made of the same pairs instead.
         """
         ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
-        return Lists(ts, codes, self._window, self.keys, threads=self.threads).made(make, kept=kept)
+        lists = Lists(ts, codes, self._window, self.keys, threads=self.threads, words=words)
+        return lists.made(make, kept=kept)
 
     @property
     def _window(self) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.parts import BLOCK, SIZE, Room
 from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, cores, together, useful
+from nile.exact.state.lent import roomy
 
-__all__ = ["Lists", "suits"]
+__all__ = ["Lists", "Words", "suits", "with_rows"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -34,6 +36,8 @@ _SLICE = 1 << 20
 """Pairs of a slice where there are many."""
 _AT_ONCE = 1 << 22
 """Pairs up to which threads may hold what they find until its turn comes: each goes through one stretch of time."""
+_MANY = 1.0
+"""Pairs a tuple from which on words cost less in lists than fetched for each pair."""
 _AS_THEY_ARE = np.zeros(0, np.int64)
 _AHEAD = 32  # blocks of a thread that may wait for their turn
 
@@ -77,15 +81,37 @@ class _Place:
         self.progress[:2], self.progress[2:4] = begin.begin, begin.gone
 
 
+@dataclass(frozen=True, slots=True)
+class Words(Generic[T]):
+    """What pairs are told as instead of the ordinals of their tuples.
+
+    of: int64 [n], a word of each tuple of either stream; make: what is made of a block of pairs of words, int64 [m, 2],
+    columns contiguous, which may hold it.
+    """
+
+    of: tuple[Array, ...]
+    make: Callable[[Array], T]
+
+    def counted(self) -> Words[tuple[int, T]]:
+        """The same, beside how many pairs a block has."""
+        return Words(self.of, with_rows(self.make))
+
+
+def with_rows(make: Callable[[Array], T]) -> Callable[[Array], tuple[int, T]]:
+    """What is made of a block, beside how many pairs it has."""
+    return lambda block: (block.shape[0], make(block))
+
+
 class Lists:
-    """Two whole streams, listed by key.  Memory: 4 bytes a tuple and 16 a code and thread.
+    """Two whole streams, listed by key.  Memory: 4 bytes a tuple, 8 where they are words, and 16 a code and thread.
 
     rows: int32 [threads, codes, 4], of each key where its next left and right tuple stand in the lists, and the first
-    in the window; listed: int32, the tuples of either stream by key.
+    in the window; listed: int32 or of words int64, the tuples of either stream by key.
     ts: int64 ns, not falling; codes: int64, below 0 for null; window: ns, below 0 for the whole streams; keys: a number
     above every code, where they are known to be dense (None: looked for; codes far apart are coded anew); whole: list
     tuples too whose key the other stream has not; threads: how many may be used, None for all cores; told: int64 below
-    2**31, what the tuples of either stream are told as, in the lists and in pairs (None: their ordinals).
+    2**31, what the tuples of either stream are told as, in the lists and in pairs (None: their ordinals); words:
+    what they are told as instead, and what `made` makes of that.
     """
 
     def __init__(
@@ -98,6 +124,7 @@ class Lists:
         whole: bool = False,
         threads: int | None = None,
         told: tuple[Array, ...] | None = None,
+        words: Words[Any] | None = None,
     ) -> None:
         above = _above(codes) if keys is None else keys
         at = None if whole else in_all(codes, above)
@@ -105,39 +132,46 @@ class Lists:
             ts = tuple(each[kept] for each, kept in zip(ts, at, strict=True))
             codes, above = kept_of(codes, at, above)
             told = at if told is None else tuple(each[kept] for each, kept in zip(told, at, strict=True))
+        if words is not None and at is not None:
+            words = Words(tuple(each[kept] for each, kept in zip(words.of, at, strict=True)), words.make)
         self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
         if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
             codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window
-        self.listed = (np.empty(codes[0].shape[0], np.int32), np.empty(codes[1].shape[0], np.int32))
         tuples = sum(each.shape[0] for each in ts)
         self._cuts = _cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
         # Rows by code are gone through once a thread: they must not be more than what is done with them.
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = np.zeros((self._threads, above, 4), np.int32)
-        self._most = self._list()
+        self._words, self._most = self._list(words)
 
-    def _list(self) -> float:
-        """Put all tuples into the lists; returns about how many pairs there are."""
+    def _list(self, words: Words[Any] | None) -> tuple[Words[Any] | None, float]:
+        """Put all tuples into the lists; returns the words, if these are listed, and about how many pairs there are."""
         kernels = _kernels()
         stretches = self._stretches()
 
         def each(call: Callable[..., Any]) -> None:
             together([partial(self._of_stretch, call, stretches[k], k) for k in range(self._threads)])
 
-        each(lambda codes, _begin, side, rows, _listed, _at: kernels.count_keys(codes, side, rows))
+        each(lambda codes, _begin, side, rows: kernels.count_keys(codes, side, rows))
         pairs = float(kernels.begin_lists(self.rows))
-        each(kernels.place_keys)
         if self._window >= 0:
             span = max((int(each[-1]) - int(each[0]) for each in self._ts if each.shape[0]), default=0)
             pairs *= min(1.0, 2.0 * self._window / max(1, span))
-        return pairs
+        if words is not None and pairs < _MANY * sum(each.shape[0] for each in self._ts):
+            words = None
+        if words is not None:  # they are read in the order of the lists, where by ordinals they lie anywhere
+            self._at = words.of
+        kind = np.int32 if words is None else np.int64
+        self.listed = (roomy(self._ts[0].shape[0], kind), roomy(self._ts[1].shape[0], kind))
+        each(lambda *given: kernels.place_keys(*given, self.listed[given[2]], self._at[given[2]]))
+        return words, pairs
 
     def _of_stretch(self, call: Callable[..., Any], stretch: _Slice, k: int) -> None:
         for side in range(2):
             codes = self._codes[side][stretch.begin[side] : stretch.end[side]]
-            call(codes, stretch.begin[side], side, self.rows[k], self.listed[side], self._at[side])
+            call(codes, stretch.begin[side], side, self.rows[k])
 
     def _stretches(self) -> list[_Slice]:
         """The slices in as many pieces as there are threads, each from a cut to a later one."""
@@ -169,6 +203,8 @@ class Lists:
 
         kept: whether that holds the block itself, or a part of it; else its room serves for the next one.
         """
+        if self._words is not None:
+            make, kept = self._words.make, True
         places, slices, turns = self._begin()
         ahead: list[Ahead[T | None]] = []
         for k in range(1, self._threads):

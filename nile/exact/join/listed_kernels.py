@@ -57,9 +57,9 @@ def begin_lists(rows: Array) -> float:
 
 @kernel
 def place_keys(code: Array, begin: int, side: int, rows: Array, listed: Array, at: Array) -> None:
-    """Put the tuples of a piece, the first of which is the `begin`-th, into the list: int32, each key's in order.
+    """Put the tuples of a piece, the first of which is the `begin`-th, into the list: each key's in order.
 
-    at: int64, what each tuple of the stream is told as; [0]: its ordinal.
+    listed: int32 or int64; at: int64, what each tuple of the stream is told as; [0]: its ordinal.
     """
     named = at.shape[0] > 0
     for i in range(code.shape[0]):
@@ -139,18 +139,16 @@ def write_pairs(
                     right_gone += 1
             if code >= 0:
                 told = left_at[i] if named else np.int64(i)
-                first = rows[code, FIRST + 1]
-                p = rows[code, NEXT + 1] - 1 - skip
-                while p >= first:
-                    if written == room:
-                        full = True
-                        break
-                    left_out[written] = told
-                    right_out[written] = right_listed[p]
-                    written += 1
-                    p -= 1
-                if full:
-                    skip = rows[code, NEXT + 1] - 1 - p
+                newest = rows[code, NEXT + 1] - 1 - skip
+                standing = newest + 1 - rows[code, FIRST + 1]
+                some = min(standing, room - written)
+                for back in range(some):  # one loop without a way out, which takes several at once
+                    left_out[written + back] = told
+                    right_out[written + back] = right_listed[newest - back]
+                written += some
+                if some < standing:
+                    full = True
+                    skip += some
                     continue
                 skip = np.int64(0)
                 rows[code, NEXT] += 1
@@ -165,18 +163,16 @@ def write_pairs(
                     left_gone += 1
             if code >= 0:
                 told = right_at[j] if named else np.int64(j)
-                first = rows[code, FIRST]
-                p = rows[code, NEXT] - 1 - skip
-                while p >= first:
-                    if written == room:
-                        full = True
-                        break
-                    left_out[written] = left_listed[p]
-                    right_out[written] = told
-                    written += 1
-                    p -= 1
-                if full:
-                    skip = rows[code, NEXT] - 1 - p
+                newest = rows[code, NEXT] - 1 - skip
+                standing = newest + 1 - rows[code, FIRST]
+                some = min(standing, room - written)
+                for back in range(some):
+                    left_out[written + back] = left_listed[newest - back]
+                    right_out[written + back] = told
+                written += some
+                if some < standing:
+                    full = True
+                    skip += some
                     continue
                 skip = np.int64(0)
                 rows[code, NEXT + 1] += 1

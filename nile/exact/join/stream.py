@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from nile.exact.join.listed import Lists, suits
+from nile.exact.join.listed import Lists, Words, suits, with_rows
 from nile.exact.join.parts import BLOCK, Room, gaps_filled, in_parts, parts_of
 
 __all__ = ["ChainStream"]
@@ -73,14 +73,16 @@ class ChainStream:
         return self.made(ts, codes, _as_it_is, kept=True)
 
     def made(
-        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], *, kept: bool
-    ) -> Iterator[T]:
+        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], *, kept: bool,
+        words: Words[T] | None = None,
+    ) -> Iterator[T]:  # fmt: skip
         """What `make` makes of each block of `merged`, on the thread that found it.
 
         kept: whether that holds the block itself, or a part of it; else its room serves for the next one.
+        words: what may be made of pairs instead, where it costs less.
         """
         if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
-            return self._by_lists(ts, codes, make, kept)
+            return self._by_lists(ts, codes, make, kept, words)
         return self._by_chains(ts, codes, make, kept)
 
     def _by_chains(
@@ -91,12 +93,14 @@ class ChainStream:
         return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), make, self.threads, kept=kept)
 
     def _by_lists(
-        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], kept: bool
-    ) -> Iterator[T]:
-        lists = Lists(ts, codes, self._window, threads=self.threads)
+        self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], kept: bool,
+        words: Words[T] | None,
+    ) -> Iterator[T]:  # fmt: skip
+        counted = None if words is None else words.counted()
+        lists = Lists(ts, codes, self._window, threads=self.threads, words=counted)
         self.most_memory = max(self.most_memory, self.memory + lists.memory)
         pairs = 0
-        for rows, made in lists.made(lambda block: (block.shape[0], make(block)), kept=kept):
+        for rows, made in lists.made(with_rows(make), kept=kept):
             pairs += rows
             yield made
         keyed = sum(int(np.count_nonzero(each >= 0)) for each in codes)

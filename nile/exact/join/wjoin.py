@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.exact.join.checks import known, whole_numbers
 from nile.exact.join.count import CountStream
+from nile.exact.join.listed import Words, with_rows
 from nile.exact.join.stream import ChainStream
 from nile.exact.join.walk import Condition, WalkJoin
 from nile.exact.join.window_graph import WindowGraph
@@ -169,12 +170,13 @@ class WindowJoin:
         return self.made(ts, codes, lambda block: block)
 
     def made(
-        self, ts: Sequence[Any], codes: Sequence[Any] | None, make: Callable[[Array], Made], *, kept: bool = True
-    ) -> Iterator[Made]:
+        self, ts: Sequence[Any], codes: Sequence[Any] | None, make: Callable[[Array], Made], *, kept: bool = True,
+        words: Words[Made] | None = None) -> Iterator[Made]:  # fmt: skip
         """What `make` makes of each block of `run`, in their order; of two streams joined by chain it is called on the
         threads that find them.
 
         kept: whether that holds the block itself, or a part of it; else its room may serve for the next one.
+        words: what may be made of the same pairs instead, where it costs less.
         """
         n = self.plan.graph.streams
         given = [None] * n if codes is None else list(codes)
@@ -189,8 +191,8 @@ class WindowJoin:
             self._check_order(each, self._what(k))
         self._now = max([self._now, *(int(each[-1]) for each in times if each.shape[0])])
         if isinstance(self._engine, ChainStream) and self.plan.predicate is None:
-            found = self._engine.made(times, values, lambda block: (block.shape[0], make(block)), kept=kept)
-            return self._counted(found)
+            counted = None if words is None else words.counted()
+            return self._counted(self._engine.made(times, values, with_rows(make), kept=kept, words=counted))
         return map(make, self._passed(self._engine.merged(times, values)))
 
     def capture(self) -> State:

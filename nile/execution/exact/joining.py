@@ -7,7 +7,7 @@ combinations complete; anything else is joined input by input, by sorting, with 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
-from nile.base.contiguous import counts_rows, taker
 from nile.exact.join.chain import ExactJoin, encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
 from nile.execution.choice import is_chain
+from nile.execution.combined import Combined
 from nile.execution.exact.parting import computed_keys
 from nile.execution.exact.physical import equalities, one_key
-from nile.execution.values import all_of, column_of, filtered
-from nile.expressions.tree import Node, columns_of
+from nile.execution.values import all_of, column_of
 from nile.operators.common.partners import pairs_in_order, partners, surely_fewer
 from nile.operators.common.rows import join_codes
 from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leaves_of
@@ -84,16 +83,16 @@ def joined(
         codes = join_codes(pairs, len(sides[0]), len(sides[1]))
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
-        rows, kept = _rows_of(sides, node.condition, wanted)
-        yield from chain.made(lambda block: rows(block.T), kept=kept)
+        rows = Combined([side.batch for side in sides], node.condition, wanted)
+        yield from chain.made(lambda block: rows(block.T), kept=rows.kept, words=rows.words)
         return
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
-        rows, _ = _rows_of(sides, node.condition, wanted, numbered=False)
+        rows = Combined([side.batch for side in sides], node.condition, wanted, numbered=False)
         yield from map(rows, pairs_in_order(codes, [side.ts for side in sides], _CHUNK))
         return
     index = _combinations(node, sides)
-    rows, _ = _rows_of(sides, node.condition, wanted, numbered=False)
+    rows = Combined([side.batch for side in sides], node.condition, wanted, numbered=False)
     for begin in range(0, index[0].shape[0], _CHUNK):
         yield rows([one[begin : begin + _CHUNK] for one in index])
 
@@ -213,9 +212,9 @@ def _window_joined(
     keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
     codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
     ts = [side.ts for side in sides if side.ts is not None]
-    rows, kept = _rows_of(sides, condition, wanted)
+    rows = Combined([side.batch for side in sides], condition, wanted)
     if codes is None or len(sides) == 2:
-        yield from join.made(ts, codes, lambda block: rows(block.T), kept=kept)
+        yield from join.made(ts, codes, lambda block: rows(block.T), kept=rows.kept, words=rows.words)
     else:
         yield from (rows(block.T) for block in run_shared(join.run, ts, codes))
     if spent is not None:
@@ -266,37 +265,6 @@ def _column(side: Side, name: str) -> pa.Array:
 def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Array, pa.Array]:
     one, other = pair if _owner(sides, pair[0]) == 0 else pair[::-1]
     return _column(sides[0], one), _column(sides[1], other)
-
-
-def _rows_of(
-    sides: Sequence[Side], condition: Node | None, wanted: frozenset[str] | None, *, numbered: bool = True
-) -> tuple[Callable[[Iterable[Array]], pa.RecordBatch], bool]:
-    """(what makes the rows of combinations, given the row of each input in each of them, int64 [c] each; whether its
-    rows hold what it is given).
-
-    numbered: whether columns that number the rows of their input from 0 on may be these places: where each input has
-    one, as a block of places is kept whole as long as one column of it is.
-    """
-    looked_at = None if wanted is None else wanted.union(() if condition is None else columns_of(condition))
-    columns = [
-        {name: _column(side, name) for name in side.batch.schema.names if looked_at is None or name in looked_at}
-        for side in sides
-    ]
-    if not any(columns):  # a batch without columns has no length, so one at least is taken
-        at = next(k for k, side in enumerate(sides) if side.batch.num_columns)
-        columns[at] = {sides[at].batch.schema.names[0]: sides[at].batch.column(0)}
-    asked = wanted if numbered and wanted else ()
-    counting = [{name for name in own if name in asked and counts_rows(own[name])} for own in columns]
-    places = set().union(*counting) if all(counting) else ()
-    takers = [[pa.array if name in places else taker(own[name]) for name in own] for own in columns]
-    schema = pa.schema([(name, column.type) for own in columns for name, column in own.items()])
-
-    def rows(index: Iterable[Array]) -> pa.RecordBatch:
-        arrays = [take(at) for own, at in zip(takers, index, strict=True) for take in own]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        return batch if condition is None else filtered(condition, batch)
-
-    return rows, bool(places)
 
 
 def _combinations(node: Join, sides: Sequence[Side]) -> list[Array]:
