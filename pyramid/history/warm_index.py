@@ -36,7 +36,7 @@ _FAR = (1 << 63) - 1
 class WarmIndex(KeyIndex):
     """A key index in a mapped zone file.
 
-    A directory page (256 entries) and a page of rows (1,024) are checked before their first use, 6 to 8 us each;
+    A directory page (256 entries) and a page of rows (1,024) are checked before their first use, some 2 us each;
     from then on reading them is a slice of mapped memory.  Anonymous memory: one byte a page and the objects.
     """
 
