@@ -16,7 +16,10 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.budget import Budget
+from nile.preferences.phases import cells_of, two_phases
 from nile.preferences.strata import SLOTS, Sizes, best_strata
+from nile.report.metrics import Obtained, score
+from nile.report.truth import exact_pairs
 from nile.summaries.costs import ENGINE
 
 WINDOW = 60 * SECOND
@@ -127,6 +130,50 @@ def test_rates_spend_the_budget_and_thin_heavy_keys_rather_than_drop_them() -> N
     assert all((rates == 1.0).all() for rates in (whole.level, whole.left, whole.right, whole.rate))
 
 
+def _evenly(keys: int, tuples: float, pairs: float) -> Sizes:
+    """Keys that are listed, all alike, beside one stratum of none."""
+    one = np.ones((1, keys + 1))
+    none = np.array([[0.0] + [1.0] * keys])
+    loads = np.repeat(one[:, :, None], 2, axis=2) * tuples
+    return Sizes(keys=none, left=one * tuples, right=one * tuples, pairs=one * pairs, loads=loads)
+
+
+def test_two_phases_find_more_pairs_than_they_hand_out_where_outputs_are_what_a_budget_goes_into() -> None:
+    sizes = _evenly(8, 500.0, 20_000.0)
+    for budget in (60_000.0, 100_000.0):
+        one = best_strata(sizes, budget, 12.0, 10.0, blocks=True)
+        two = two_phases(sizes, one, budget, 12.0, 10.0, 2.0)
+        assert two is not None
+        assert 0.9 * budget <= two.strata.cost.sum() + two.handed.sum() <= 1.001 * budget
+        assert two.pairs.sum() == pytest.approx(two.handed.sum() / 10.0)
+        came = two.strata.left * two.strata.right
+        assert came[0, 1] > (one.left * one.right)[0, 1]
+        assert (came * two.strata.rate)[0, 1:].sum() * 20_000.0 > 1.3 * two.pairs.sum()
+        assert ((two.share > 0.0) & (two.share <= 1.0)).all()
+        groups, ages = cells_of(two.pairs)
+        assert 8.0 * two.pairs.sum() > groups * ages >= 32
+
+
+def test_one_phase_does_where_scanning_a_pair_costs_as_much_as_handing_it_out_or_pairs_are_few() -> None:
+    for sizes, scanning in ((_evenly(8, 500.0, 20_000.0), 10.0), (_evenly(500, 3.0, 1.0), 2.0)):
+        one = best_strata(sizes, 10_000.0, 12.0, 10.0, blocks=True)
+        assert two_phases(sizes, one, 10_000.0, 12.0, 10.0, scanning) is None
+
+
+@pytest.mark.parametrize("name", ["few keys", "zipf 1.5"])
+def test_ages_of_two_phases_lie_closer_to_those_of_all_pairs_than_as_many_at_random(name: str) -> None:
+    joined = made(name, 4_000)
+    exact = exact_pairs(joined)
+    ratios = []
+    for seed in range(6):
+        found = JoinAnswer(joined, planned(joined, 0.5, seed), key="key").pairs()
+        told = score(exact, Obtained(found.left, found.right, found.weight), window=joined.window, outlier_cap=4)
+        assert told.hist_mse_age is not None
+        assert told.hist_mse_age_ideal
+        ratios.append(told.hist_mse_age / told.hist_mse_age_ideal)
+    assert float(np.mean(ratios)) < 0.5
+
+
 def _unit(value: int, seed: int) -> float:
     return (mixed(value, seed) >> 11) / 2**53
 
@@ -168,7 +215,9 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
         float(state.prices[st.P_INSERT]),
         float(state.real[st.BOUNDS]),
     )
+    scan = float(state.prices[st.P_SCAN])
     whole, luck = float(p.real[2]), float(p.luck[0])
+    cells, owed = p.cells.tolist(), 0.0
     lines = [[float(ahead), float(within)] for ahead, within in p.lines]
     blocks: dict[tuple[int, int], list[int]] = {}
     lists: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
@@ -215,10 +264,10 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
             at = arrival * parts / n
             part = min(int(at), parts - 1)
             to_come = float(p.to_come[part] + (at - part) * (p.to_come[part + 1] - p.to_come[part]))
-            left = credit + whole - granted - emit * (expected - drawn) - insert - bounds
+            left = credit + whole - granted - emit * (expected - drawn) - owed - (insert + bounds)
             factor = 1.0 if to_come <= 0.0 else max(1 / 64, min(2.0, left / to_come))
             rate = min(1.0, factor * float((p.right if side else p.left)[segment, stratum]))
-            tuples = (credit + whole - granted - emit * (expected - drawn)) / (insert + bounds)
+            tuples = (credit + whole - granted - emit * (expected - drawn) - owed) / (insert + bounds)
             came = _came(blocks, (side, stratum), segment, rate, tuples, 2 * ordinal + side, salt)
         if not pay(due + (insert + bounds if came else 0.0)):
             break
@@ -233,9 +282,14 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
         if not matches:
             continue
         size = len(matches)
-        unspent = credit + due + whole - granted - emit * (expected - drawn)
-        rate = min(1.0, max(1e-9, 0.5 * unspent / (emit * size)), factor * float(p.rate[segment, stratum]))
-        expected += rate * size
+        unspent = credit + due + whole - granted - emit * (expected - drawn) - owed
+        share = float(p.share[segment, stratum]) if cells else 1.0
+        price = scan + share * emit if cells else emit
+        rate = min(1.0, max(1e-9, 0.5 * unspent / (price * size)), factor * float(p.rate[segment, stratum]))
+        if cells:
+            owed += rate * size * price
+        else:
+            expected += rate * size
         hits = size if rate >= 1.0 else 0
         if rate < 1.0:
             ahead, within = lines[stratum]
@@ -247,26 +301,37 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
                 within = moved
             lines[stratum] = [ahead - rate * size, within]
         draws = min(hits, size)
-        drawn += draws
+        drawn += 0 if cells else draws
         place = luck * (size / draws) if 0 < draws < size else 0.0
         luck = (luck + 0.6180339887498949) % 1.0 if draws else luck
         for _ in range(draws):
-            if not pay(emit):
+            if not pay((scan if cells else 0.0) + emit):
                 return found
             match = matches[int(place)]
+            place += size / draws
+            if cells:
+                credit -= scan
+                age = float(abs(int(ts[ordinal]) - int(streams[1 - side][0][match])))
+                kinds = int(p.thin[4])
+                cell = kinds * int(p.group[stratum]) + min(kinds - 1, int(age * float(p.thin[1])))
+                cells[cell] += share
+                owed -= scan
+                if cells[cell] < 1.0:
+                    continue
+                cells[cell] -= 1.0
+                owed -= emit
             other_level, other_came = kept[1 - side][match]
             pair = (match, ordinal) if side else (ordinal, match)
-            weight = 1.0 / (min(level, other_level) * came * other_came * (rate * draws / hits))
+            weight = 1.0 / (min(level, other_level) * came * other_came * (rate * draws / hits) * share)
             found.append((*pair, weight))
             credit -= emit
-            place += size / draws
     return found
 
 
 @pytest.mark.parametrize("budget", [0.03, 0.2, 0.7])
 @pytest.mark.parametrize("name", ["few keys", "zipf 1", "null keys"])
 def test_the_kernel_equals_its_twin_bit_by_bit(name: str, budget: float) -> None:
-    joined = made(name, 600)
+    joined = made(name, 600 if budget != 0.2 else 2_500)
     plan = planned(joined, budget, seed=3)
     twin = _twin(PromisingJoin(plan, joined.input(ENGINE, ranges=False)))
     join = PromisingJoin(plan, joined.input(ENGINE, ranges=False), batch_rows=97)
@@ -278,4 +343,5 @@ def test_the_kernel_equals_its_twin_bit_by_bit(name: str, budget: float) -> None
     assert join.sampler is not None
     assert join.sampler.sampling.slot.shape[1] == SLOTS
     assert found == twin
+    assert (join.sampler.sampling.cells.shape[0] > 0) == (name != "null keys" and budget > 0.1)  # two phases
     assert join.figures.spent <= join.figures.granted

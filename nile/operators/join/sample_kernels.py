@@ -12,6 +12,8 @@ Why it scatters little.  Coins fall in blocks: of so many tuples of a stratum in
 whichever it is, so that what comes in is spread as what came is.  A block's length is set when it begins, by what was
 known before.  Each stratum has ticks of its own, and the places that tell which pair step by the golden ratio, so that
 heavy keys and all ages get their share.
+Where outputs are what a budget goes into, pairs that are drawn are only scanned, and of these the next one of its cell
+is handed out (`nile.preferences.phases`).
 Ranges: `nile.operators.join.record_kernels`.
 Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
 """
@@ -25,16 +27,21 @@ import numpy as np
 from nile.operators.join.learning_kernels import is_looked_at, may_hold, slot_of
 from nile.operators.join.record_kernels import comes, emit_records, foresee, stepped, take
 from nile.operators.join.sampling import (
+    AGES,
     AHEAD,
     APART,
     ASKING,
     BEGAN,
+    CELLS,
     DRAWN,
     EXPECTED,
     LAST,
     LENGTH,
     MET,
+    OWED,
+    PER_NS,
     PLACE,
+    SHARE,
     TICKS,
     TOTAL,
     WITHIN,
@@ -72,7 +79,7 @@ _LONGEST = float(1 << 40)
 def _left(st: State, p: Sampling) -> float:
     """What is left to spend, had as many pairs been drawn as were to be expected."""
     unspent = st.real[js.CREDIT] + p.real[TOTAL] - st.real[js.GRANTED]
-    return unspent - st.prices[js.P_EMIT] * (p.real[EXPECTED] - p.at[DRAWN])  # type: ignore[no-any-return]
+    return unspent - st.prices[js.P_EMIT] * (p.real[EXPECTED] - p.at[DRAWN]) - p.thin[OWED]  # type: ignore[no-any-return]
 
 
 @part
@@ -88,7 +95,10 @@ def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
 @inlined
 def _drawn(rate: float, n: int, line: int, st: State, p: Sampling) -> float:
     """How many of n pairs are drawn: as many as ticks fall on them; all of them where the rate is 1."""
-    p.real[EXPECTED] += rate * n
+    if p.cells.shape[0]:
+        p.thin[OWED] += rate * n * (st.prices[js.P_SCAN] + p.thin[SHARE] * st.prices[js.P_EMIT])
+    else:
+        p.real[EXPECTED] += rate * n
     if rate >= 1.0:
         return np.float64(n)
     ticks = 0
@@ -114,7 +124,8 @@ def draw(rate: float, n: int, luck: float, line: int, st: State, p: Sampling) ->
     if draws == 0.0:
         st.whole[js.ACTIVE] = 0
         return
-    p.at[DRAWN] += np.int64(draws)
+    if p.cells.shape[0] == 0:
+        p.at[DRAWN] += np.int64(draws)
     p.at[LAST] = -1
     p.real[APART] = n / draws
     st.real[js.ENTRY_GAP] = luck * p.real[APART] if draws < n else 0.0
@@ -153,8 +164,74 @@ def _came(
 
 
 @part
+def _hand_out(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
+    """`emit` in two phases: drawn pairs are scanned, and the next one of its cell is handed out.
+
+    What each pair reads and moves is held in registers: there are several times as many as are handed out.
+    """
+    w = st.whole
+    real = st.real
+    scan, price = st.prices[js.P_SCAN], st.prices[js.P_EMIT]
+    side, ordinal = w[js.ENTRY_SIDE], w[js.ENTRY_ORDINAL]
+    code = own.code[held_at(own, ordinal)]
+    ts = own.ts[held_at(own, ordinal)]
+    low, n = w[js.ENTRY_LOW], w[js.ENTRY_HIGH] - w[js.ENTRY_LOW]
+    begin = other.lists[code, ga.PLACE] - other.lists[code, ga.GONE] + low
+    gone, met_gone = w[js.ADMISSIONS_GONE + side], w[js.ADMISSIONS_GONE + 1 - side]
+    level = (st.left_admission if side == 0 else st.right_admission)[ordinal - gone]
+    stands = (p.left_thinned if side == 0 else p.right_thinned)[ordinal - gone]
+    levels = st.right_admission if side == 0 else st.left_admission
+    coins = p.right_thinned if side == 0 else p.left_thinned
+    arena, times, base, cells = other.arena, other.ts, other.meta[ga.BASE], p.cells
+    first = np.int64(p.thin[CELLS])
+    most = np.int64(p.thin[AGES]) - 1
+    per_ns, share, step = p.thin[PER_NS], p.thin[SHARE], real[js.ENTRY_STEP]
+    gap, apart, last = real[js.ENTRY_GAP], p.real[APART], p.at[LAST]
+    credit, owed, at = real[js.CREDIT], p.thin[OWED], w[js.WRITTEN]
+    before, written = credit, at
+    room = True
+    while True:
+        which = max(np.int64(gap), last + 1)
+        if which >= n:
+            w[js.ACTIVE] = 0
+            break
+        if credit < scan + price:
+            break
+        if at == out.first.shape[0]:
+            room = False
+            break
+        match = arena[U8(begin + which)]
+        last = which
+        gap += apart
+        age = np.float64(abs(ts - times[U8(match - base)]))
+        cell = U8(first + min(most, np.int64(age * per_ns)))
+        due = cells[cell] + share
+        is_next = np.int64(due >= 1.0)
+        cells[cell] = due - np.float64(is_next)
+        paid = price * np.float64(is_next)
+        credit -= scan + paid
+        owed -= scan
+        owed -= paid
+        out.first[at] = ordinal if side == 0 else match  # written over by the next pair where it is not handed out
+        out.second[at] = match if side == 0 else ordinal
+        at += is_next
+    for i in range(written, at):
+        met = U8((out.second[i] if side == 0 else out.first[i]) - met_gone)
+        out.weight[i] = 1.0 / (min(level, levels[met]) * stands * coins[met] * step * share)
+    pay_hit(st, before - credit)
+    p.thin[OWED] = owed
+    p.at[LAST] = last
+    real[js.ENTRY_GAP] = gap
+    w[js.WRITTEN] = at
+    w[js.OUTPUTS] += at - written
+    return room
+
+
+@part
 def emit(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bool:
     """Emit drawn pairs of the entry in progress while credit lasts; False when the output is full."""
+    if p.cells.shape[0]:
+        return _hand_out(own, other, st, p, out)
     w = st.whole
     real = st.real
     price = st.prices[js.P_EMIT]
@@ -291,7 +368,12 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                         real[js.MATCHES] += np.float64(min(n, 1))
                     elif n > 0:
                         real[js.MATCHES] += np.float64(n)
-                        most = max(1e-9, _ONE_ENTRY * _left(st, p) / (st.prices[js.P_EMIT] * n))
+                        price = st.prices[js.P_EMIT]
+                        if p.cells.shape[0]:
+                            p.thin[SHARE] = p.share[segment, stratum]
+                            p.thin[CELLS] = p.thin[AGES] * p.group[stratum]
+                            price = st.prices[js.P_SCAN] + p.thin[SHARE] * price
+                        most = max(1e-9, _ONE_ENTRY * _left(st, p) / (price * n))
                         rate = min(1.0, min(most, factor * p.rate[segment, stratum]))
                         draw(rate, n, p.luck[0], stratum, st, p)
                         if w[js.ACTIVE]:

@@ -21,7 +21,9 @@ import numpy as np
 from nile.operators.common.data import JoinInput
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
+from nile.operators.join.cells import cells_of_plan, set_off
 from nile.preferences import state as st
+from nile.preferences.phases import two_phases
 from nile.preferences.strata import SLOTS, Strata, best_strata, sizes_of
 from nile.pyramid.grid.arrays import Side
 from nile.summaries.countsketch import CountSketch
@@ -130,7 +132,12 @@ class Sampler:
             strata = _wary(best_strata(sizes, budget, taking, emitting), sampled)
         else:
             strata = best_strata(sizes, budget, taking, emitting, blocks=True)
-        to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, strata.cost - strata.taking)
+        phases = None
+        if plan.budget.unit == "fraction" and not ranges:
+            phases = two_phases(sizes, strata, budget, taking, emitting, float(prices[st.P_SCAN]))
+        strata = strata if phases is None else phases.strata
+        drawing = strata.cost - strata.taking + (0.0 if phases is None else phases.handed)
+        to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, drawing)
         if plan.budget.outputs is not None:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
             to_come[:] = 0.0
@@ -154,13 +161,15 @@ class Sampler:
             block=np.zeros((2, strata.level.shape[1], sampling.BLOCK_FIELDS), np.int64),
             books=np.array([0.0, 0.0, 1.0, float(join_at_all.mean()), 0.0, 1.0, 0.0]),
             luck=np.zeros(1),
+            **cells_of_plan(phases, float(_span(data) if plan.window is None else plan.window)),
             at=np.array([0, -1, 0, 0], np.int64),
             real=np.zeros(sampling.REAL_FIELDS),
         )
-        phases = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
+        seeded = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
         if not ranges:
-            self.sampling.lines[:] = phases.random(strata.level.shape[1])[:, None]
-        self.sampling.luck[0] = phases.random()
+            self.sampling.lines[:] = seeded.random(strata.level.shape[1])[:, None]
+        self.sampling.luck[0] = seeded.random()
+        set_off(self.sampling.cells, seeded.random())
         self.sampling.real[:] = 0.0, 0.0, total, 1.0, 0.0, 1.0, asking
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:

@@ -32,6 +32,10 @@ ROOM, DUE = 0, 1
 # which coins begin anew; records that tuples made lately; all by when the last one came in.
 FORESEEN, PAID, RECORDS, PARTNERED, ANEW, LATELY, MADE = 0, 1, 2, 3, 4, 5, 6
 BOOK_FIELDS = 7
+# `thin`, of two phases: what pairs that were passed were expected to cost, less what they did; kinds of age in a ns;
+# of the entry in progress, the share of its pairs that is handed out, and where the cells of its group begin; kinds.
+OWED, PER_NS, SHARE, CELLS, AGES = 0, 1, 2, 3, 4
+THIN_FIELDS = 5
 CHANGES = 256
 """The most often that the coins of tuples may move under ranges."""
 
@@ -55,6 +59,10 @@ class Sampling(NamedTuple):
     block: Array  # int64 [2, k, 4], pairs
     books: Array  # float64 [7], ranges
     luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
+    share: Array  # float64 [s, k], two phases; [0, 0] where all pairs that are drawn are handed out
+    group: Array  # int64 [k], two phases: of a stratum
+    cells: Array  # float64 [groups * AGES], two phases: how far a cell is towards its next pair
+    thin: Array  # float64 [5], two phases
     at: Array  # int64 [4]
     real: Array  # float64 [7]
 
