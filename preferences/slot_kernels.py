@@ -28,9 +28,14 @@ _CHOICE_SHARE = 0.04  # the most of the grant that choosing slots may take
 _CHOICE_WORTH = 0.1  # and of what taking tuples in would cost with every slot open
 _LEAST_REACH, _MOST_REACH = 4096.0, 1e9
 _SAMPLES = 512.0  # tuples counted by slot that are remembered, even where a window has fewer
+_REMEMBERED = 1.0 - 1.0 / _MEMORY
 _LATELY = 8.0  # of what a window holds, an eighth is of late
 _SURE = 3.0  # standard deviations
 _CHOICES, _OPENINGS = 32, 8  # how often at most slots are chosen anew, and more opened, while a window passes
+_MARGIN, _MARGIN_OF_SKETCHES = 4.0, 20.0
+"""What is taken in besides has fewer matches than what was so far, and a sketch promises some where there are none."""
+_YOUNG_WELL, _YOUNG_ILL, _YOUNG_OPENINGS = 0.5, 0.25, 32
+"""The same where only the first granularity decides, which fills sooner: what is too much of it costs little there."""
 _LEAST_WANTED = 1.0 / 1024.0
 _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to take its place
 _WIDEN, _WIDEN_MOST = 1.3, 2.0
@@ -118,6 +123,23 @@ def is_thinned(arrival: int, st: State) -> bool:
 
 
 @part
+def older_counts(st: State) -> bool:
+    """desc: whether what is found beyond the first granularity counts as found, or is there to fill what is left.
+
+    More tuples are taken in, for what is young among their matches, until that is all that can be paid: where taking
+    a tuple in costs so little beside its young matches that one of those, all paid, is had for less than an old one
+    is worth.
+    """
+    fade = st.fades[1] if st.fades.shape[0] > 1 else 1.0
+    if fade == 1.0 or st.setting[js.PREFERENCE] != js.DESC:
+        return True
+    emitting = st.prices[js.P_EMIT] * st.real[js.YOUNG]
+    taking = st.real[js.TAKING_MEAN] * st.real[js.YOUNG_TUPLES]
+    margin = _MARGIN if st.setting[js.GUIDE] == js.DIRECTORY else _MARGIN_OF_SKETCHES
+    return taking == 0.0 or emitting * (1.0 - fade) <= margin * fade * taking  # type: ignore[no-any-return]
+
+
+@part
 def open_slots(st: State, idle: bool, used: float) -> None:
     """Open the slots that promise most, as many as find a little more than can be emitted; asc: no more than that.
 
@@ -131,16 +153,22 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     real[js.SERVED_MEAN] += (real[js.SERVED] - real[js.SERVED_MEAN]) / min(w[js.CONTROLS], _MEMORY)
     real[js.FOUND] = 0.0
     real[js.SERVED] = 0.0
+    if st.setting[js.PREFERENCE] == js.DESC:
+        real[js.YOUNG] *= _REMEMBERED
+        real[js.YOUNG_TUPLES] *= _REMEMBERED
     lag = w[js.ARRIVED] - w[js.APPLIED]
     wanted = real[js.WANTED]
     idle = idle or used < 1.0
-    if idle or real[js.SERVED_MEAN] >= _SERVED_WELL * real[js.FOUND_MEAN]:
+    well, ill, openings = _SERVED_WELL, _SERVED_ILL, _OPENINGS
+    if not older_counts(st):
+        well, ill, openings = _YOUNG_WELL, _YOUNG_ILL, _YOUNG_OPENINGS
+    if idle or real[js.SERVED_MEAN] >= well * real[js.FOUND_MEAN]:
         # What opens finds little until its lists have filled: wait and see, unless budget goes begging.
-        if idle or (w[js.ARRIVED] - w[js.OPENED]) * _OPENINGS >= _reach_of(st):
+        if idle or (w[js.ARRIVED] - w[js.OPENED]) * openings >= _reach_of(st):
             wanted *= max(_WIDEN, min(_WIDEN_MOST, 1.0 / max(used, 0.01)))
             w[js.OPENED] = w[js.ARRIVED]
-    elif real[js.SERVED_MEAN] < _SERVED_ILL * real[js.FOUND_MEAN]:
-        wanted *= max(0.8, real[js.SERVED_MEAN] / (_SERVED_ILL * real[js.FOUND_MEAN]))
+    elif real[js.SERVED_MEAN] < ill * real[js.FOUND_MEAN]:
+        wanted *= max(0.8, real[js.SERVED_MEAN] / (ill * real[js.FOUND_MEAN]))
     free = real[js.CREDIT] + HORIZON * real[js.SHARE] * real[js.PER_ARRIVAL]
     taking = real[js.TAKING_MEAN]
     if st.setting[js.PREFERENCE] == js.ASC:  # all that is found is paid for first

@@ -48,6 +48,8 @@ SERVED, WANTED, CHOICE_SAVED, LOOK_TIME, FIRST_GRANT = 34, 35, 36, 37, 38
 REAL_FIELDS = 39
 HEAVY_MEAN = MATCHES
 """Of asc: the share of the tuples weighed of late whose key was too frequent."""
+YOUNG, YOUNG_TUPLES = GAP, MATCHES
+"""Of desc under a fade factor, of late: outputs expected in the first granularity, and of how many tuples."""
 KEYED, BEGUN, MET_ONCE, MET_TWICE, MET_THRICE = FOUND, SERVED, FOUND_MEAN, SERVED_MEAN, TAKING_MEAN
 """Of a sample whose rates follow grants, which finds no regions: arrivals that have a key; those whose key no
 arrival of the window before them had; sums of m, m (m - 1) and m (m - 1) (m - 2) over the matches m of arrivals."""

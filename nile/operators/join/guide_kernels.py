@@ -14,7 +14,7 @@ from nile.preferences.arrival_kernels import held_at, make_entry, pay_hit, pay_i
 from nile.preferences.level_kernels import effective_admission, sampling_rate
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.region_kernels import queue_up, read_root, read_window
-from nile.preferences.slot_kernels import complete_below, picks_slots
+from nile.preferences.slot_kernels import complete_below, older_counts, picks_slots
 from nile.preferences.state import State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
@@ -54,7 +54,8 @@ def _queue_region(
 ) -> int:
     """Into the register when nothing better waits (no push, no pop), else into the queue; returns its place or -1.
 
-    promise: the outputs expected of it (desc).  All count as found, and those of regions that are taken up as served.
+    promise: the outputs expected of it (desc).  All count as found, and those of regions that are taken up as served;
+    not so those of regions that lie back, where younger ones would be had in their place (`older_counts`).
 
     desc does not queue what would wait in vain: while plenty waits, regions no better than the least that has been
     served of late are let go.
@@ -79,6 +80,15 @@ def _queue_region(
     return at
 
 
+@inlined
+def _counted(promise: float, g: int, older: bool, st: State) -> float:
+    """What a region of granularity g promises, as far as admission is to know of it."""
+    if g == 0:
+        st.real[js.YOUNG] += promise
+        return promise
+    return promise if older else 0.0
+
+
 @part
 def _estimated_regions(
     own: Side, other: Side, side: int, ordinal: int, ts: int, since: int, st: State, q: Queue
@@ -90,6 +100,7 @@ def _estimated_regions(
     h = own.hash[held_at(own, ordinal)]
     fades = st.fades
     faded = fades[fades.shape[0] - 1] < 1.0
+    older = older_counts(st)
     matches = 0.0
     promised = 0.0
     begin = js.FOREVER
@@ -109,6 +120,7 @@ def _estimated_regions(
             klass = density_class(fades[g] * density(value, other.node[root, ga.LAST] - oldest, other))
             begin = other.node[root, ga.START]
             end = min(other.node[root, ga.END], other.meta[ga.VISIBLE])
+            promise = _counted(promise, g, older, st)
             _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, promise)
         else:
             promised += promise
@@ -140,6 +152,7 @@ def _promised_regions(
         return
     begun = other.ts[held_at(other, oldest)]
     enough = _ENOUGH if cuts == 1 else 1.0
+    older = older_counts(st)
     until = ts
     border = 0
     for g in range(cuts):
@@ -156,7 +169,8 @@ def _promised_regions(
             if st.setting[js.BLIND]:
                 value = 0.0
             klass = density_class(fades[g] * density(value, until - max(first, begun), other))
-            _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, _outputs(value, st))
+            promise = _counted(_outputs(value, st), g, older, st)
+            _queue_region(st, q, klass, side, ordinal, ts, begin, end, js.UNRESOLVED, 1.0, promise)
         end = begin
         until = first - 1
         if until < begun:
@@ -171,6 +185,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     """
     since = since_of(ts, st.window[0])
     fades = st.fades
+    st.real[js.YOUNG_TUPLES] += 1.0
     if st.setting[js.GUIDE] == js.COUNTSKETCH:
         _estimated_regions(own, other, side, ordinal, ts, since, st, q)
         return
@@ -189,6 +204,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
         return
     # The directory has no zones: its granularities are cut by age alone.
     border = 0
+    older = older_counts(st)
     for g in range(fades.shape[0]):
         border += other.gran[g, ga.SPAN]
         cut = low
@@ -197,7 +213,8 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
             cut = max(low, min(high, rank_since(other, code, since_of(ts, border))))
         if cut < high:
             klass = density_class(fades[g] * density(high - cut, other.gran[g, ga.SPAN], other))
-            _queue_region(st, q, klass, side, ordinal, ts, cut, high, js.RESOLVED, 1.0, _outputs(high - cut, st))
+            promise = _counted(_outputs(high - cut, st), g, older, st)
+            _queue_region(st, q, klass, side, ordinal, ts, cut, high, js.RESOLVED, 1.0, promise)
             high = cut
         if low == high:
             break
