@@ -16,6 +16,7 @@ from nile.sql.parameters import Parameters, place_parameters
 from nile.sql.parsing import read_other
 from nile.sql.plan import Query
 from nile.sql.queries import QUERY_WORDS, read_query
+from nile.sql.reading.asked_again import AskedAgain
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading.sinks import read_address, read_using
 from nile.sql.rewriting import rewrite
@@ -25,6 +26,7 @@ from nile.summaries.errors import SqlError
 __all__ = ["read_statement"]
 
 MAX_TOKENS = 12_000
+_AGAIN = AskedAgain()
 
 
 def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) -> Statement:
@@ -32,16 +34,23 @@ def read_statement(text: str, catalog: Catalog, *, params: Parameters = None) ->
 
     A semicolon may end it; a plan in JSON, as EXPLAIN (FORMAT JSON) tells it, is read as well.  params: values for ?
     (a sequence) or $name (a mapping).  Raises SqlError, which says line and column, NotYet, and ConfigError for a plan
-    that is none.  Texts of at most 64 KiB, nested at most 64 deep.
+    that is none.  Texts of at most 64 KiB, nested at most 64 deep.  A query that was read among the same names before
+    costs some microseconds.
     """
+    if (known := _AGAIN.find(text, params, catalog)) is not None:
+        return known
+    given = text
     if is_plan(text):
         text = sql_of_plan(text)
     try:
-        return _read(text, catalog, params)
+        read = _read(text, catalog, params)
     except Fault as fault:
         raise statement_error(fault, text if isinstance(text, str) else "") from None
     except RecursionError:
         raise SqlError("needed a statement of bearable depth; got one that is nested deeper; simplify it") from None
+    if isinstance(read, Select):
+        _AGAIN.keep(given, params, catalog, read)
+    return read
 
 
 def _read(text: str, catalog: Catalog, params: Parameters) -> Statement:

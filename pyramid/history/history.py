@@ -299,7 +299,7 @@ class History:
 
     def info(self) -> list[dict[str, Any]]:
         """Every stretch of rows and every index: kind, tier, first ordinal, tuples, bytes, since and until (ns)."""
-        rows = [_described("rows", None, part) for part, _, _ in self._rows.parts()]
+        rows = [_described("rows", None, part) for part, _, _ in self._rows.parts().found]
         indices = [_described("index", column, index) for column in self.indexed for index in self.indices(column)]
         return rows + indices
 
@@ -315,19 +315,20 @@ class History:
         order = np.argsort(ordinals, kind="stable")
         ascending = ordinals[order]
         parts = self._rows.parts()
-        firsts = np.array([begin for _, begin, _ in parts], np.int64)
-        owner = np.searchsorted(firsts, ascending, side="right") - 1
+        owner = parts.owners(ascending)
         cuts = np.concatenate([[0], np.flatnonzero(np.diff(owner)) + 1, [ascending.shape[0]]])
         for low, high in itertools.pairwise(cuts):
-            part = parts[int(owner[low])][0]
+            part = parts.found[int(owner[low])][0]
             yield part, ascending[low:high] - part.first, order[low:high]
 
     def _before(self, ts: int, *, inclusive: bool) -> int:
         """How many rows have a ts less than `ts` (or not above it)."""
-        for part, _, _ in self._rows.parts():
-            if part.until > ts or (part.until == ts and not inclusive):
-                return part.first + part.before(ts, inclusive=inclusive)
-        return self.tuples
+        parts = self._rows.parts()
+        at = int(np.searchsorted(parts.untils, ts, side="right" if inclusive else "left"))
+        if at == parts.untils.shape[0]:
+            return self.tuples
+        part = parts.found[at][0]
+        return part.first + part.before(ts, inclusive=inclusive)
 
     def _range(self, begin: int, end: int | None) -> tuple[int, int]:
         end = self.tuples if end is None else end

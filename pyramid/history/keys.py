@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     history_kernels = lazy("nile.pyramid.history.history_kernels")
 
-__all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "buckets_for"]
+__all__ = ["READING", "Cell", "Found", "HotIndex", "KeyIndex", "Within", "buckets_for"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +36,9 @@ READING: Mapping[str, float] = MappingProxyType({"hot": 1.0, "warm": 4.0, "cold"
 Warm adds a checksum pass (about a nanosecond a byte, once) and page faults; cold decompresses Parquet row
 groups, of which a cell is a small part.
 """
+
+MORE = 32
+"""Rows of an index in memory that are passed over for one whose key is wanted: to read that takes as long."""
 
 NEAR = 1_024
 """Places of a list of rows that are read rather than skipped."""
@@ -61,6 +64,19 @@ class Found(NamedTuple):
     entries: Array
     begin: Array
     end: Array
+
+
+class Within(NamedTuple):
+    """The keys of some rows, ascending by hash.
+
+    hashes: uint64 [k]; values: Arrow [k]; starts: int64 [k + 1], from 0; ordinals: int64 [starts[k]], grouped by key
+    and ascending in it.
+    """
+
+    hashes: Array
+    values: pa.Array
+    starts: Array
+    ordinals: Array
 
 
 class Cell:
@@ -160,6 +176,16 @@ class KeyIndex(ABC):
     @abstractmethod
     def sketch(self) -> IndexSketch:
         """The sketch over all keys."""
+
+    @property
+    def sketch_at_hand(self) -> bool:
+        """Whether nothing has to be read for `bounds` any more."""
+        return False
+
+    @property
+    def heavy_at_hand(self) -> bool:
+        """Whether nothing has to be read for `heavy` any more."""
+        return False
 
     @property
     def lists_heavy(self) -> bool:
@@ -282,6 +308,10 @@ class HotIndex(KeyIndex):
         return self._sketch
 
     @property
+    def sketch_at_hand(self) -> bool:
+        return True
+
+    @property
     def nbytes(self) -> int:
         arrays = (self.hashes, self.starts, self.rows, self._edges, self._sketch.codes)
         return sum(int(array.nbytes) for array in arrays) + int(self.entry_values.nbytes)
@@ -320,6 +350,18 @@ class HotIndex(KeyIndex):
 
     def values(self, entries: Array) -> pa.Array:
         return self.entry_values.take(pa.array(entries, pa.int64()))
+
+    def within(self, begin: int, end: int) -> Within | None:
+        """The keys of rows begin..end-1 (ordinals, all of this index); None where they are read sooner.  O(tuples)."""
+        n = end - begin
+        if self.keyed > MORE * n:
+            return None
+        entries, ends, rows = np.empty(self.keys, np.int64), np.empty(self.keys + 1, np.int64), np.empty(n, np.int64)
+        found = history_kernels.rows_within(
+            self.starts, self.rows, begin - self.first, end - self.first, entries, ends, rows
+        )
+        here, starts = entries[:found], ends[: found + 1].copy()
+        return Within(self.hashes[here], self.values(here), starts, rows[: int(starts[-1])] + self.first)
 
     def part(self, low: int, high: int, buckets: int) -> Part:
         scale = self.buckets // buckets

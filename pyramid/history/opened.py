@@ -49,6 +49,11 @@ class OpenIndex:
         """What the codes stand for, in order of first appearance."""
         return self._table
 
+    @property
+    def built(self) -> HotIndex | None:
+        """The index of all rows so far, if somebody asked for it since the last came."""
+        return self._built
+
     def append(self, column: pa.Array, where: str) -> None:
         """Take the next rows' keys.  Cost: one hash a distinct value, some 20 ns per row."""
         codes = self._table.encode(column, where=where).codes

@@ -38,6 +38,28 @@ FEW, MANY = 4, 16
 follow each other do: of a long stream each row is rewritten two or three times, and files are of millions of rows."""
 
 
+class Parts:
+    """Parts of a stream's rows in order, each with the ordinals begin..end-1 that are read there.
+
+    begins: int64 [parts]; untils: int64 [parts], the latest ts in each and all before it.
+    """
+
+    def __init__(self, found: list[tuple[Rows, int, int]], before: Parts | None = None) -> None:
+        """before: parts that come first."""
+        self.found: list[tuple[Rows, int, int]] = found if before is None else [*before.found, *found]
+        self.begins = np.array([begin for _, begin, _ in found], np.int64)
+        untils = np.array([part.until for part, _, _ in found], np.int64)
+        if before is not None:
+            self.begins = np.concatenate([before.begins, self.begins])
+            untils = np.concatenate([before.untils, untils])
+        self.untils: Array = np.maximum.accumulate(untils)  # a file that memory overlaps may be of later rows too
+
+    def owners(self, ordinals: Array) -> Array:
+        """Which part each row (int64 [n]) is read in: int64 [n]."""
+        owners: Array = np.searchsorted(self.begins, ordinals, side="right") - 1
+        return owners
+
+
 class RowStore:
     """Files hold rows 0..durable-1; memory those from some row on, at most `durable`, so the two may overlap.
 
@@ -54,6 +76,7 @@ class RowStore:
         self._tail = Tail(schema, 0)
         self._ahead: Future[StoredFile] | None = None
         self._moving = threading.Lock()
+        self._filed: tuple[list[StoredRows | ColdRows], int, Parts] = ([], 0, Parts([]))
 
     @property
     def durable(self) -> int:
@@ -108,23 +131,36 @@ class RowStore:
                 for part, low, high in parts for at in range(low, high, BATCH))  # fmt: skip
         return directory.stage(ROLE, blocks(rows_file(begin, self.schema, rows)))
 
-    def parts(self) -> list[tuple[Rows, int, int]]:
+    def parts(self) -> Parts:
         """Parts in order, each with the ordinals begin..end - 1 to read there; several may have a row, one is asked."""
         with self._moving:
             hot: list[Rows] = [*self._hot, *self._tail.parts()]
             start = hot[0].first if hot else self.tuples
             files = list(self.files)
-        found: list[tuple[Rows, int, int]] = []
-        reached = 0
-        for file in files:
-            if reached < min(file.end, start):
-                found.append((file, reached, min(file.end, start)))
-                reached = found[-1][2]
-        return found + [(part, part.first, part.end) for part in hot]
+        filed = self._in_files(files, start)
+        return Parts([(part, part.first, part.end) for part in hot], filed) if hot else filed
+
+    def _in_files(self, files: list[StoredRows | ColdRows], start: int) -> Parts:
+        """Those of files, which hold rows 0..start-1.  Kept: there may be hundreds, and they seldom change."""
+        known, until, filed = self._filed
+        if known != files or until != start:
+            found: list[tuple[Rows, int, int]] = []
+            reached = 0
+            for file in files:
+                if reached < (end := min(file.end, start)):
+                    found.append((file, reached, end))
+                    reached = end
+            filed = Parts(found)
+            self._filed = (files, start, filed)
+        return filed
 
     def batches(self, columns: Sequence[str], begin: int, end: int) -> Iterator[tuple[Array, pa.RecordBatch]]:
         """Rows begin..end-1 in order, at most `BATCH` at a time."""
-        for part, since, until in self.parts():
+        if begin >= end:
+            return
+        parts = self.parts()
+        first, last = parts.owners(np.array([begin, end - 1])).tolist()
+        for part, since, until in parts.found[first : last + 1]:
             low, high = max(begin, since) - part.first, min(end, until) - part.first
             for at in range(low, high, BATCH):
                 to = min(high, at + BATCH)

@@ -109,12 +109,15 @@ class Tiers:
     def _built(self, store: IndexStore) -> HotIndex:
         """The open index as it is now."""
         opened = store.open
+        if opened.built is not None:
+            return opened.built
         ends = [opened.first, opened.first + opened.tuples - 1]
         since, until = (int(self._ts(row)) for row in ends)
         return opened.build(since, until)
 
     def _ts(self, row: int) -> int:
-        part = next(part for part, _, end in self._rows.parts() if row < end)
+        parts = self._rows.parts()
+        part = parts.found[int(parts.owners(np.array([row]))[0])][0]
         return int(part.times_of(np.array([row - part.first]))[0])
 
     def _seal(self, store: IndexStore) -> None:

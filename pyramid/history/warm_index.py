@@ -103,6 +103,14 @@ class WarmIndex(KeyIndex):
         return self._sketch
 
     @property
+    def sketch_at_hand(self) -> bool:
+        return self._sketch is not None
+
+    @property
+    def heavy_at_hand(self) -> bool:
+        return self._heavy is not None
+
+    @property
     def lists_heavy(self) -> bool:
         return self._listed > 0
 

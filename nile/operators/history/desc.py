@@ -87,12 +87,13 @@ class DescendingJoin(HistoryJoin):
         parts = []
         heavy = [s for s, segment in enumerate(self._segments) if segment.heavy_first]
         other = [s for s, segment in enumerate(self._segments) if not segment.heavy_first]
-        for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys), strict=True):
+        for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys.hashes), strict=True):
             at = np.flatnonzero(listed.place >= 0)
             parts.append(self._cells(keys, s, at, listed.counts[at], listed.counts[at], listed.place[at]))
             parts.append(self._unasked(keys, s, listed))
             yield None
-        for s, (estimate, upper) in zip(other, bounds_of([self._segments[s] for s in other], keys), strict=True):
+        asked = bounds_of([self._segments[s] for s in other], [keys.hashes] * len(other))
+        for s, (estimate, upper) in zip(other, asked, strict=True):
             at = np.flatnonzero(upper)
             parts.append(self._cells(keys, s, at, estimate[at], upper[at]))
             yield None
@@ -131,7 +132,7 @@ class DescendingJoin(HistoryJoin):
         """Ask the sketches of regions `at`; all regions with what those become, best first."""
         groups = [self._groups[g] for g in regions.group[at].tolist()]
         parts = []
-        asked = bounds_of([self._segments[group.segment] for group in groups], keys)
+        asked = bounds_of([self._segments[group.segment] for group in groups], [keys.hashes] * len(groups))
         for group, (estimate, upper) in zip(groups, asked, strict=True):
             assert group.rest is not None
             which = group.keys[upper[group.keys] > 0]

@@ -17,6 +17,7 @@ import numpy as np
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import HistoryFigures, Matches, segments_of
 from nile.operators.history.ruling import found_somewhere
+from nile.pyramid.history.keys import HotIndex, Within
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -129,6 +130,9 @@ class HistoryJoin(ABC):
     def _keys(self, begin: int, end: int) -> Generator[None, None, ProbeKeys]:
         """The keys of probing tuples [begin, end) that take part and may have a match; a step a block that is read."""
         probe = self.probe
+        if (indexed := self._indexed(begin, end)) is not None:
+            self.figures.tuples += end - begin
+            return self._possible(ProbeKeys.of_index(indexed, probe.history.hasher))
         names = list(dict.fromkeys((probe.column, *probe.columns)))
         ordinals, columns = [np.zeros(0, np.int64)], []
         at = begin
@@ -145,7 +149,20 @@ class HistoryJoin(ABC):
                 yield None
         kind = probe.history.schema.field(probe.column).type
         column = pa.concat_arrays(columns) if columns else pa.array([], kind)
-        keys = ProbeKeys(column, np.concatenate(ordinals), probe.history.hasher)
+        return self._possible(ProbeKeys(column, np.concatenate(ordinals), probe.history.hasher))
+
+    def _indexed(self, begin: int, end: int) -> Within | None:
+        """The keys of probing tuples [begin, end), as an index of their own that is in memory has them."""
+        probe = self.probe
+        if probe.select is not None or probe.column not in probe.history.indexed:
+            return None
+        for index in reversed(probe.history.indices(probe.column)):
+            if index.first <= begin:
+                return index.within(begin, end) if isinstance(index, HotIndex) and end <= index.end else None
+        return None
+
+    def _possible(self, keys: ProbeKeys) -> ProbeKeys:
+        """Those of the keys that the summary of the other side leaves possible."""
         if self.other.grid is None:
             return keys
         possible = found_somewhere(self.other.grid, keys)

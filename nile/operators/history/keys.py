@@ -15,7 +15,7 @@ from nile.summaries.lazy import lazy
 if TYPE_CHECKING:
     from nile.pyramid.history import history_kernels
     from nile.pyramid.history.heavy import HeavyKeys
-    from nile.pyramid.history.keys import KeyIndex
+    from nile.pyramid.history.keys import KeyIndex, Within
 else:
     history_kernels = lazy("nile.pyramid.history.history_kernels")
 
@@ -34,9 +34,9 @@ class ProbeKeys:
 
     def __init__(self, column: pa.Array, ordinals: Array, hasher: KeyHasher) -> None:
         """column: the tuples' keys [n]; ordinals: int64 [n], ascending.  O(n + k log k)."""
-        self._table = KeyTable(hasher)
-        codes = self._table.encode(column).codes
-        known = self._table.hashes()
+        table = KeyTable(hasher)
+        codes = table.encode(column).codes
+        known = table.hashes()
         self._order = hash_order(known)
         rank = np.empty_like(self._order)
         rank[self._order] = np.arange(self._order.shape[0])
@@ -47,16 +47,27 @@ class ProbeKeys:
         grouped = np.empty(int(self.starts[-1]), np.uint32)
         history_kernels.rows_by_key(codes, rank, self.starts[:-1].copy(), grouped)
         self.ordinals: Array = ordinals[grouped]
-        self.values = self._table.values().take(pa.array(self._order)) if known.shape[0] else column.slice(0, 0)
-        # Hashes of fixed width without a secret are a bijection of the key's bits: equal hashes are equal keys.
-        family = self._table.family or key_family(column.type, where="key")
-        self._told_by_hash = not hasher.secret and family not in _BYTES and not family.startswith("decimal")
+        self.values = table.values().take(pa.array(self._order)) if known.shape[0] else column.slice(0, 0)
+        self._table: KeyTable | None = table
+        self._hasher = hasher
+        self._told_by_hash = _told_by_hash(table.family or key_family(column.type, where="key"), hasher)
+
+    @classmethod
+    def of_index(cls, found: Within, hasher: KeyHasher) -> ProbeKeys:
+        """The keys of rows that an index tells, made with the same hasher: nothing is hashed or sorted.  O(1)."""
+        made = cls.__new__(cls)
+        made._table, made._hasher, made._order = None, hasher, np.arange(found.hashes.shape[0])
+        made.hashes, made.values, made.starts, made.ordinals = found
+        made.rows = np.diff(made.starts)
+        made._told_by_hash = _told_by_hash(key_family(found.values.type, where="key"), hasher)
+        return made
 
     def chosen(self, at: Array) -> ProbeKeys:
         """Those of them at int64 [m], ascending, and their tuples."""
         made, which = copy(self), np.zeros(len(self), bool)
         which[at] = True
-        made._order, made.hashes, made.rows = self._order[at], self.hashes[at], self.rows[at]
+        made.hashes, made.rows = self.hashes[at], self.rows[at]
+        made._order = np.arange(at.shape[0]) if self._table is None else self._order[at]
         made.starts = np.concatenate([[0], np.cumsum(made.rows)])
         made.ordinals = self.ordinals[np.repeat(which, self.rows)]
         made.values = self.values.take(pa.array(at))
@@ -72,5 +83,13 @@ class ProbeKeys:
             return np.ones(which.shape[0], bool)
         if kind == self.values.type and not pa.types.is_decimal(kind):
             return index.same(entries, self.values.take(pa.array(which)))
+        if self._table is None:  # its codes are the places of the values, which are distinct
+            self._table = KeyTable(self._hasher)
+            self._table.encode(self.values)
         alike: Array = self._table.encode(index.values(entries)).codes == self._order[which]
         return alike
+
+
+def _told_by_hash(family: str, hasher: KeyHasher) -> bool:
+    """Whether equal hashes are equal keys: those of fixed width without a secret are a bijection of the key's bits."""
+    return not hasher.secret and family not in _BYTES and not family.startswith("decimal")

@@ -95,28 +95,44 @@ class Segment:
         self._end = end
         self._figures = figures
         self._read = np.zeros(index.buckets, bool)
+        self._cells: Array | None = None
         self.heavy_first = heavy_first and index.lists_heavy
-        self._ahead = _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
+        at_hand = index.heavy_at_hand if self.heavy_first else index.sketch_at_hand
+        self._ahead = _READ if at_hand else _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether its sketch, and its list of heavy keys where that is read ahead, was read already."""
+        return self.index.sketch_at_hand and (self.index.heavy_at_hand or not self.heavy_first)
 
     @property
     def reading(self) -> float:
         """The cost of reading a tuple here; of one in memory 1."""
         return float(self.index.reading)
 
-    def bounds(self, keys: ProbeKeys) -> tuple[Array, Array, int]:
+    def bounds(self, hashes: Array) -> tuple[Array, Array, int]:
         """(estimate, certain upper bound) of the tuples of each key, int64 [k] each, from the sketch alone; and in how
-        many cells keys would lie none of which is left possible."""
-        estimate, upper = self.index.bounds(keys.hashes)
-        cells = self.index.bucket_of(keys.hashes)
-        ruled_out = _runs(cells) - _runs(cells[upper > 0])
+        many more cells than before keys would lie none of which is left possible."""
+        estimate, upper = self.index.bounds(hashes)
+        ruled_out = self._rule_out(hashes, upper)
         if not self.whole:
             estimate, upper = np.minimum(estimate, self._room), np.minimum(upper, self._room)
         return estimate, upper, ruled_out
 
-    def listed(self, keys: ProbeKeys) -> Listed:
+    def _rule_out(self, hashes: Array, upper: Array) -> int:
+        """Note which cells keys lie in and which are left possible: how many more are ruled out than before."""
+        cells = self.index.bucket_of(hashes)
+        if self._cells is None:
+            self._cells = np.zeros((2, self.index.buckets), bool)
+        before = int((self._cells[0] & ~self._cells[1]).sum())
+        self._cells[0, cells] = True
+        self._cells[1, cells[upper > 0]] = True
+        return int((self._cells[0] & ~self._cells[1]).sum()) - before
+
+    def listed(self, hashes: Array) -> Listed:
         """What its list of heavy keys says of all keys.  Only where `heavy_first`."""
         heavy = self.index.heavy
-        place = heavy.places_of(keys.hashes)
+        place = heavy.places_of(hashes)
         counts = np.where(place >= 0, heavy.counts[place], 0).astype(np.int64)
         if not self.whole:
             counts = np.minimum(counts, self._room)
@@ -129,14 +145,14 @@ class Segment:
         """Tuples here that are asked for."""
         return max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
 
-    def asked(self, question: Callable[[ProbeKeys], _Told], keys: ProbeKeys) -> tuple[_Told, int]:
+    def asked(self, question: Callable[[Array], _Told], hashes: Array) -> tuple[_Told, int]:
         """What its `bounds` or `listed` answers, once what was read ahead for it is here, and the bytes read for both.
 
         For a reader thread; only one at a time, so that nothing is read twice.
         """
         read, self._ahead = self._ahead.result(), _READ
         before = self.index.bytes_read
-        return question(keys), read + self.index.bytes_read - before
+        return question(hashes), read + self.index.bytes_read - before
 
     def count(self, read: int, ruled_out: int = 0) -> None:
         """So many bytes were read and cells ruled out by what it was asked."""
@@ -240,11 +256,6 @@ class Segment:
         held[self.index.tier] = held.get(self.index.tier, 0) + read
 
 
-def _runs(buckets: Array) -> int:
-    """How many different ones there are among ascending buckets."""
-    return int((np.diff(buckets) != 0).sum()) + int(buckets.shape[0] > 0)
-
-
 @cache
 def _readers() -> ThreadPoolExecutor:
     """Two threads that stay: starting them for every query would take as long as much of its work."""
@@ -254,22 +265,32 @@ def _readers() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_readers.cache_clear)
 
 
-def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
-    """What the heavy keys of each say, one after the other.  Each must be `heavy_first`."""
-    asked = [_readers().submit(segment.asked, segment.listed, keys) for segment in segments]
-    for segment, each in zip(segments, asked, strict=True):
-        listed, read = each.result()
+def listed_of(segments: Sequence[Segment], hashes: Array) -> Iterator[Listed]:
+    """What the heavy keys of each say of keys (uint64 [k], ascending).  Each must be `heavy_first`."""
+    for segment, (listed, read) in _told(segments, [(segment.listed, hashes) for segment in segments]):
         segment.count(read)
         yield listed
 
 
-def bounds_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[tuple[Array, Array]]:
-    """(estimate, certain upper bound) of the tuples of each key: int64 [k] each, a segment after the other."""
-    asked = [_readers().submit(segment.asked, segment.bounds, keys) for segment in segments]
-    for segment, each in zip(segments, asked, strict=True):
-        (estimate, upper, ruled_out), read = each.result()
+def bounds_of(segments: Sequence[Segment], hashes: Sequence[Array]) -> Iterator[tuple[Array, Array]]:
+    """(estimate, certain upper bound) of the tuples of each segment's own keys (uint64 [k], ascending): int64 [k] each,
+    a segment after the other."""
+    questions = [(segment.bounds, own) for segment, own in zip(segments, hashes, strict=True)]
+    for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions):
         segment.count(read, ruled_out)
         yield estimate, upper
+
+
+def _told(
+    segments: Sequence[Segment], questions: Sequence[tuple[Callable[[Array], _Told], Array]]
+) -> Iterator[tuple[Segment, tuple[_Told, int]]]:
+    """What each segment answers its question about keys, in order; those that have to be read for it by the readers."""
+    asked = [
+        None if segment.at_hand else _readers().submit(segment.asked, question, hashes)
+        for segment, (question, hashes) in zip(segments, questions, strict=True)
+    ]
+    for segment, (question, hashes), each in zip(segments, questions, asked, strict=True):
+        yield segment, segment.asked(question, hashes) if each is None else each.result()
 
 
 def _sketch_of(index: KeyIndex) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,16 @@ __all__ = ["OutlierJoin"]
 Array = np.ndarray[Any, Any]
 _FIRST = 128
 _PIECE = 2_048
+
+
+class _Told:
+    """What sketches told of keys: asked (bool), guess and most (int64) by side and key; expected: all guesses of a key
+    so far, int64."""
+
+    def __init__(self, sides: int, keys: int) -> None:
+        self.asked = np.zeros((sides, keys), bool)
+        self.guess, self.most = np.zeros((sides, keys), np.int64), np.zeros((sides, keys), np.int64)
+        self.expected = np.zeros(keys, np.int64)
 
 
 class OutlierJoin(HistoryJoin):
@@ -41,6 +51,7 @@ class OutlierJoin(HistoryJoin):
             sides += [(segment, False) for segment in segments_of(
                 history, self.probe.column, 0, history.tuples, self.figures)]  # fmt: skip
         self._sides: list[tuple[Segment, bool]] = sides
+        self._largest_first = sorted(range(len(sides)), key=lambda s: -sides[s][0].index.tuples)
         self._reported = 0
         self._decided = 0
         self._most = 0
@@ -56,44 +67,78 @@ class OutlierJoin(HistoryJoin):
             self._decided += end - begin - self._in_chunk
 
     def _visit(self, keys: ProbeKeys, tuples: int) -> Iterator[Output | None]:
-        n, sides = len(keys), self._sides
+        told = _Told(len(self._sides), len(keys))
         twice = 2 if self._own else 1
-        guess, most = np.zeros((len(sides), n), np.int64), np.zeros((len(sides), n), np.int64)
-        for s, (estimate, upper) in enumerate(bounds_of([segment for segment, _ in sides], keys)):
-            guess[s], most[s] = estimate, upper
-            yield None
+        # Of a key with r tuples on the probing side, at most cap in all, there are at most r * (cap - r) pairs.
+        bound = keys.rows * np.maximum(0, self.cap // twice - (twice == 1) * keys.rows)
+        # What some indices make too frequent is put off before the others are asked; their order stays the same.
+        first, later = np.flatnonzero(keys.rows * twice <= self.cap), [np.zeros(0, np.int64)]
+        for s in self._largest_first:
+            yield from self._ask(told, keys, [s], first)
+            frequent = told.expected[first] * twice > self.cap
+            later.append(first[frequent])
+            first = first[~frequent]
+        put_off = np.sort(np.concatenate(later))
         self._unread -= tuples
-        matching = np.array([far for _, far in sides], bool)
-        possible = most[matching].sum(axis=0) > 0
-        possible &= keys.rows * twice <= self.cap
-        expected = guess.sum(axis=0)
-        candidates = np.flatnonzero(possible)
-        candidates = candidates[np.argsort(expected[candidates], kind="stable")]
-        # A key of at most cap tuples, r of them on the probing side, has at most r * (cap - r) pairs.
-        bound = np.minimum(most[matching].sum(axis=0), np.maximum(0, self.cap // twice - (twice == 1) * keys.rows))
-        bound = keys.rows * bound
-        likely = np.where(expected * twice <= self.cap, keys.rows * guess[matching].sum(axis=0), 0)
-        self._most, self._guess = int(bound[candidates].sum()), float(np.minimum(likely, bound)[candidates].sum())
-        self._in_chunk = tuples - int(keys.rows[candidates].sum())
+        self._in_chunk = tuples - int(keys.rows[first].sum()) - int(keys.rows[put_off].sum())
         self._decided += self._in_chunk
+        self._most, self._guess = int(bound[put_off].sum()), 0.0
+        yield from self._decide_all(keys, told, first, bound)
+        if put_off.shape[0]:
+            yield from self._ask(told, keys, self._largest_first, put_off)
+            self._most -= int(bound[put_off].sum())
+            yield from self._decide_all(keys, told, put_off, bound)
+
+    def _ask(self, told: _Told, keys: ProbeKeys, sides: Sequence[int], which: Array) -> Iterator[None]:
+        """Ask the sketches of some sides about some keys (int64 [m]), unless they told of them; a step a sketch."""
+        fresh = [which[~told.asked[s, which]] for s in sides]
+        segments = [self._sides[s][0] for s in sides]
+        answers = bounds_of(segments, [keys.hashes[own] for own in fresh])
+        for s, own, (estimate, upper) in zip(sides, fresh, answers, strict=True):
+            told.asked[s, own] = True
+            told.guess[s, own], told.most[s, own] = estimate, upper
+            told.expected[own] += estimate
+            yield None
+
+    def _decide_all(self, keys: ProbeKeys, told: _Told, which: Array, bound: Array) -> Iterator[Output | None]:
+        """The outliers among some keys (int64 [m], ascending), those expected to be rarest first.
+
+        bound: int64 [k], the pairs that a key has at most.
+        """
+        twice = 2 if self._own else 1
+        matching = np.array([far for _, far in self._sides], bool)
+        matches = told.most[matching][:, which].sum(axis=0)
+        candidates, matches = which[matches > 0], matches[matches > 0]
+        expected = told.expected[candidates]
+        guess = np.where(expected * twice <= self.cap, told.guess[matching][:, candidates].sum(axis=0), 0)
+        order = np.argsort(expected, kind="stable")
+        candidates = candidates[order]
+        most = np.minimum(bound[candidates], keys.rows[candidates] * matches[order])
+        likely = np.minimum(most, keys.rows[candidates] * guess[order])
+        self._most += int(most.sum())
+        self._guess += float(likely.sum())
+        decided = int(keys.rows[which].sum()) - int(keys.rows[candidates].sum())
+        self._decided += decided
+        self._in_chunk += decided
         at, size = 0, _FIRST
         while at < candidates.shape[0]:
-            batch = np.sort(candidates[at : at + size])
-            at, size = at + size, min(2 * size, _PIECE)
-            found = yield from self._decide(keys, batch, guess, most, twice)
+            now = slice(at, at + size)
+            batch = np.sort(candidates[now])
+            found = yield from self._decide(keys, batch, told, twice)
             pairs = self._certain(keys, found)
-            self._most -= int(bound[batch].sum())
-            self._guess -= float(np.minimum(likely, bound)[batch].sum())
+            self._most -= int(most[now].sum())
+            self._guess -= float(likely[now].sum())
             rows = int(keys.rows[batch].sum())
             self._decided += rows
             self._in_chunk += rows
+            at, size = at + size, min(2 * size, _PIECE)
             if pairs is not None:
                 self._reported += len(pairs.left)
             yield pairs
 
-    def _decide(self, keys: ProbeKeys, batch: Array, guess: Array, most: Array, twice: int) -> Any:
+    def _decide(self, keys: ProbeKeys, batch: Array, told: _Told, twice: int) -> Any:
         """The runs of matches of those keys of the batch that are rare; a step a segment that is asked."""
-        sides = self._sides
+        sides, guess, most = self._sides, told.guess, told.most
         reading = np.array([segment.reading for segment, _ in sides])
         order = np.argsort(-guess[:, batch].sum(axis=1) / reading, kind="stable")
         counted = np.zeros(batch.shape[0], np.int64)

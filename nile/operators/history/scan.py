@@ -106,7 +106,7 @@ class KeyScan:
     def steps(self) -> Scan:
         """Ordinals of them, ascending in a step; coverage: the share of the certain upper bound that was dealt with."""
         keys = self._keys
-        bounds = list(bounds_of(self._segments, keys))
+        bounds = list(bounds_of(self._segments, [keys.hashes] * len(self._segments)))
         guess = np.array([int(guess.sum()) for guess, _ in bounds], np.float64)
         promise = guess / np.array([segment.reading for segment in self._segments])
         most = np.array([int(upper.sum()) for _, upper in bounds], np.int64)

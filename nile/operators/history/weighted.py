@@ -53,7 +53,7 @@ class WeightedJoin(HistoryJoin):
     def steps(self) -> Iterator[Output | None]:
         keys = yield from self._keys(self.probe.begin, self.probe.end)
         parts: list[tuple[int, Matches]] = []
-        for s, (_, upper) in enumerate(bounds_of(self._segments, keys)):
+        for s, (_, upper) in enumerate(bounds_of(self._segments, [keys.hashes] * len(self._segments))):
             segment, possible = self._segments[s], np.flatnonzero(upper)
             for at in range(0, possible.shape[0], _LOOKED_UP):
                 parts.append((s, segment.look_up(keys, possible[at : at + _LOOKED_UP])))
