@@ -173,7 +173,9 @@ class BoundJoin:
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
-        suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact and plan.fade.factor == 1.0
+        suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact
+        fades = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
+        suits = suits and not fades  # what is counted before it is made tells no ages
         if self.worths or named or not suits or plan.unplanned() or any(self.shared(home, plan)):
             return plan
         return replace(plan, strategy="auto", costs=MACHINE)

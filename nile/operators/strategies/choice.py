@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
-from nile.operators.strategies.looking import Look
+from nile.operators.strategies.looking import Look, span_of
 from nile.operators.strategies.machine_prices import machine_prices
+from nile.operators.strategies.reach import reaches
 from nile.summaries.errors import BudgetError
 
 __all__ = ["WHOLE", "Choice"]
 
 WHOLE = 1e30
 """ns that pay for anything."""
+_PARTS, _CLEARLY = ("counts", "keys", "prefix"), 1.1
+"""Strategies that may look less far back than the window, and by how much what they find has to be worth more then."""
 _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
 """How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
 
@@ -81,8 +85,29 @@ class Choice:
 
     @cached_property
     def candidates(self) -> list[Forecast]:
-        """Every contestant's forecast."""
-        return forecasts(self.look, self.work, self.plan.preference, self.plan.outlier_cap, min(self.planned, 1e18))
+        """Every contestant's forecast: under a fade factor that of the reach by which it finds most."""
+        first, *younger = reaches(self.plan, span_of(self._joined))
+        given = self.plan.preference, self.plan.outlier_cap, min(self.planned, 1e18)
+        best = {each.strategy: replace(each, within=first.window) for each in forecasts(self.look, self.work, *given)}
+        for reach in younger:
+            look = self.look.within(reach.window)
+            scale = look.pairs * reach.worth / max(1e-30, self.look.pairs * first.worth)
+            for each in forecasts(look, Work(look, self.prices), *given):
+                quality = min(1.0, each.quality * scale)
+                if each.strategy in _PARTS and quality > _CLEARLY * best[each.strategy].quality:
+                    why = reach.why + each.why
+                    best[each.strategy] = replace(each, quality=quality, why=why, within=reach.window)
+        return list(best.values())
+
+    @cached_property
+    def near(self) -> Look:
+        """The look within the reach of the strategy that runs."""
+        return self.look.within(self.forecast.within)
+
+    @cached_property
+    def near_work(self) -> Work:
+        """What steps cost there."""
+        return self.work if self.near is self.look else Work(self.near, self.prices)
 
     @cached_property
     def way(self) -> str:

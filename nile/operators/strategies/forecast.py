@@ -48,7 +48,8 @@ class Admission:
 class Forecast:
     """One contestant.  cost: ns of CPU; pairs: that it is expected to give; quality: in [0, 1], by the preference: the
     share of all pairs (desc) or of all outliers (asc), or how many pairs drawn evenly from all would tell as much
-    (weighted, as a share of all); why: in words; admission: what comes in under `keys`."""
+    (weighted, as a share of all); why: in words; admission: what comes in under `keys`; within: ns within which
+    partners are looked for, None for all time."""
 
     strategy: str
     cost: float
@@ -56,6 +57,7 @@ class Forecast:
     quality: float
     why: str
     admission: Admission | None = None
+    within: int | None = None
 
     def line(self, runs: bool, exact: float) -> str:
         """It in words, marked where it is the one that runs.  exact: ns of the exact answer."""

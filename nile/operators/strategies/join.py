@@ -124,7 +124,7 @@ class StrategyJoin:
         """ns that an output costs."""
         way, prices, far = self.choice.way, self.prices, 0.0
         if self.choice.has_looked:
-            work = self.choice.work
+            work = self.choice.work if self.choice.is_named else self.choice.near_work
             pair, emit, keyed = work.pair, work.emit, work.keyed
             far = 0.0 if way == "keys" else work.far
         else:
@@ -134,6 +134,11 @@ class StrategyJoin:
         if self.plan.preference == "weighted":
             return pair + far if way == "exact" else emit + far + prices.drawn
         return emit + far
+
+    @property
+    def _reach(self) -> int | None:
+        """ns within which partners are looked for: under a fade factor maybe less than the window."""
+        return self._joined.window if self.choice.is_named else self.choice.forecast.within
 
     def _exact(self) -> Iterator[Outputs]:
         if self.plan.preference == "asc":
@@ -148,10 +153,11 @@ class StrategyJoin:
 
     def _counts(self) -> Iterator[Outputs]:
         if self.plan.preference == "desc":
-            ts, window = (self._joined.left.ts, self._joined.right.ts), self._joined.window
+            ts, window = (self._joined.left.ts, self._joined.right.ts), self._reach
             lists = Lists(ts, self._joined.window_codes, -1 if window is None else window, threads=1)
             found = self._listed(lists, sum(self._tuples))
-            self.choice.known = found.pairs
+            if window == self._joined.window:
+                self.choice.known = found.pairs
             yield from self._best(found)
             return
         counted = self._counted(self._joined, sum(self._tuples), None)
@@ -167,14 +173,14 @@ class StrategyJoin:
             return
         done = np.zeros(self.choice.look.slots, np.bool_)
         asc = self.plan.preference == "asc"
-        weighed = self.choice.look.weighed(self.plan.outlier_cap if asc else 0)
+        weighed = self.choice.near.weighed(self.plan.outlier_cap if asc else 0)
         for k in range(_ROUNDS):
             admission = self.choice.forecast.admission
             if k:
                 room = self._left - (1.0 - SPARE) * self.choice.grant - self.choice.work.passing
                 if room < _WORTH_A_ROUND * self.choice.grant:
                     return
-                admission = best_keys(weighed, self.choice.work, room, counting=asc, done=done)
+                admission = best_keys(weighed, self.choice.near_work, room, counting=asc, done=done)
             assert admission is not None
             if not admission.stratum.any():
                 return
@@ -184,14 +190,14 @@ class StrategyJoin:
     def _prefix(self) -> Iterator[Outputs]:
         admission = self.choice.forecast.admission
         assert admission is not None
-        came = self.choice.look.first(float(admission.level[0]))
+        came = self.choice.near.first(float(admission.level[0]))
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
         yield from self._best(self._listed(came.listed, len(came)))
 
     def _round(self, admission: Admission) -> Iterator[Outputs]:
         """What a pass over both streams takes in, joined."""
-        came = self.choice.look.admitted(admission.stratum, admission.level, (admission.left, admission.right))
+        came = self.choice.near.admitted(admission.stratum, admission.level, (admission.left, admission.right))
         first = not self._came[0]
         self._spend("admit", self.choice.work.passing + first * self.choice.work.hashing)
         self._spend("copy", (self.prices.copy + self.choice.work.hashed * self.prices.text) * len(came))
@@ -211,7 +217,7 @@ class StrategyJoin:
         else:
             self._spend("list", tuples * (self.prices.code + self.prices.listing(0.25 * tuples)))
         ts = self._joined.left.ts, self._joined.right.ts
-        found = KeyPairs(lists, ts, self._joined.window, self._joined.left_keys)
+        found = KeyPairs(lists, ts, self._reach, self._joined.left_keys)
         self._bytes = max(self._bytes, found.nbytes)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ class Look:
     def __init__(self, joined: Joinable, seed: int, *, fine: bool = False) -> None:
         """fine: in more slots, for rare keys, which others in their slot hide."""
         self.joined = joined
+        self.window = joined.window
         streams = joined.streams
         self.tuples = tuple(map(len, streams))
         self.nulls = tuple(one.key.null_count for one in streams)
@@ -97,10 +99,21 @@ class Look:
         """Whether keys are numbers too far apart to be the codes of so many tuples themselves."""
         return self._span > _DENSE * tuples
 
+    def within(self, window: int | None) -> Look:
+        """The same look where partners are looked for within another window, ns; what was counted is shared."""
+        if window == self.window:
+            return self
+        assert self._sums.size  # of the counts alone
+        other = copy(self)
+        other.window, other._weighed = window, {}
+        for name in ("closeness", "pairs", "error"):
+            other.__dict__.pop(name, None)
+        return other
+
     @cached_property
     def closeness(self) -> float:
         """The share of the pairs of two tuples, one of each stream, that lie within the window."""
-        window = self.joined.window
+        window = self.window
         left, right = self.joined.left.ts, self.joined.right.ts
         if window is None or not left.shape[0] or not right.shape[0]:
             return 1.0
@@ -112,7 +125,7 @@ class Look:
 
     def pairs_within(self, share: float) -> float:
         """The share of all pairs that lie in the first part of both streams, if tuples come evenly."""
-        window = self.joined.window
+        window = self.window
         reach = 1.0 if window is None else min(1.0, window / max(1, span_of(self.joined)))
         return _near(share, reach) / max(1e-30, _near(1.0, reach))
 
@@ -190,7 +203,7 @@ class Look:
         if cap in self._weighed:
             return self._weighed[cap]
         tuples, wanted, worths = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.float32)
-        share = 1.0 if self.joined.window is None else 0.5 * self.closeness
+        share = 1.0 if self.window is None else 0.5 * self.closeness
         above = float(self._sums[3])
         scale = self.closeness if cap else self.pairs / above if above else 0.0
         kernels.weigh_slots(
@@ -221,7 +234,7 @@ class Look:
             sides.append(
                 Side(time[:m], place[:m], came[:m], key.take(pa.array(place[:m])) if hashed else pa.array(word[:m]))
             )
-        return Admitted(sides[0], sides[1], self.joined.window)
+        return Admitted(sides[0], sides[1], self.window)
 
     def first(self, share: float) -> Admitted:
         """The tuples of both streams up to a time by which that share of them has come.  No copy of times or keys."""
@@ -231,7 +244,7 @@ class Look:
         for each, one in zip(ts, self.joined.streams, strict=True):
             m = each.shape[0] if share >= 1.0 else int(np.searchsorted(each, min(ends), side="left"))
             sides.append(Side(each[:m], np.arange(m), np.zeros(m, np.uint8), one.key.slice(0, m)))
-        return Admitted(sides[0], sides[1], self.joined.window)
+        return Admitted(sides[0], sides[1], self.window)
 
     def slot_of(self, side: int, places: Array) -> Array:
         """The slot of some tuples of a stream: int64 [m]."""
