@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import fresh_duckdb
 
-from nile.exact.join.chain import ExactJoin, encode
+from nile.exact.join.chain import ExactJoin, encode, narrow_codes, window_codes
+from nile.exact.join.count import count_whole
 from nile.summaries.errors import KeyTypeError
 
 KEYS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]))
@@ -102,3 +103,38 @@ def test_integer_widths_are_one_type_and_text_never_equals_a_number() -> None:
     assert left[1] == right[0]
     with pytest.raises(KeyTypeError, match="cast one side"):
         encode(pa.array([1]), pa.array(["1"]))
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.date32()], ids=str)
+@pytest.mark.parametrize("most", [50, 2**31 - 1])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_keys_of_32_bits_are_counted_as_they_are(kind: pa.DataType, most: int, threads: int) -> None:
+    rng = np.random.default_rng(most % 97)
+    known = rng.integers(0, most, 60, endpoint=True)
+    ts = tuple(np.sort(rng.integers(0, 10_000, n)) for n in (900, 700))
+    keys = [pa.array(rng.choice(known, len(each)).astype(np.int32)).view(kind) for each in ts]
+    codes = narrow_codes([keys[0], pa.chunked_array([keys[1]])])
+    assert codes is not None
+    assert [each.dtype for each in codes] == [np.int32, np.int32]
+    pairs = sum(
+        a == b and abs(int(t) - int(u)) <= 800
+        for t, a in zip(ts[0], codes[0].tolist(), strict=True)
+        for u, b in zip(ts[1], codes[1].tolist(), strict=True)
+    )
+    assert count_whole(ts, codes, 800, threads=threads) == pairs > 0
+    assert count_whole(ts, window_codes(keys), 800, threads=threads) == pairs
+    sliced = narrow_codes([keys[0].slice(5, 3), keys[1].slice(2)])
+    assert sliced is not None
+    assert [each.tolist() for each in sliced] == [codes[0][5:8].tolist(), codes[1][2:].tolist()]
+
+
+def test_other_keys_than_whole_numbers_from_0_on_are_not_counted_as_they_are() -> None:
+    good = pa.array([1, 2], pa.int32())
+    for other in (
+        pa.array([1, None], pa.int32()), pa.array([-1, 2], pa.int32()), pa.array([1, 2]),
+        pa.array([1, 2], pa.int16()), pa.nulls(2),
+    ):  # fmt: skip
+        assert narrow_codes([good, other]) is None
+        assert narrow_codes([other, good]) is None
+    with pytest.raises(KeyTypeError):
+        narrow_codes([good, pa.array(["a"])])

@@ -15,7 +15,7 @@ from nile.exact.join.shared import text_codes
 from nile.exact.state.lent import lent
 from nile.summaries.errors import KeyTypeError
 
-__all__ = ["ExactJoin", "encode", "encode_all", "window_codes"]
+__all__ = ["ExactJoin", "encode", "encode_all", "narrow_codes", "window_codes"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -97,6 +97,20 @@ def window_codes(key_columns: Sequence[Any], *, shared: bool = False, threads: i
         if column.null_count:
             words[at] = np.where(column.is_null().to_numpy(zero_copy_only=False), -1, words[at])
     return tuple(words)
+
+
+def narrow_codes(key_columns: Sequence[Any]) -> tuple[Array, ...] | None:
+    """Codes as `window_codes` gives them, of whole numbers of 32 bits from 0 on and dates, in their own memory: int32
+    [n] each, not to be written to.  None of other keys, and where some are null.
+
+    Raises KeyTypeError as `encode_all` does.
+    """
+    columns, common = _alike(key_columns)
+    pa = importlib.import_module("pyarrow")
+    if common not in (pa.int32(), pa.date32()) or any(column.null_count for column in columns):
+        return None
+    words = tuple(lent(column.view(pa.int32()).to_numpy()) for column in columns)
+    return None if any(int(each.min(initial=0)) < 0 for each in words) else words
 
 
 def _numbers(column: Any) -> Array:

@@ -32,15 +32,16 @@ def _kernels() -> Any:
 def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int, *, threads: int | None = None) -> int:
     """Pairs of equal keys with |ts1 - ts2| <= window ns of two whole streams.
 
-    ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null; threads: how many may be used, None for all cores.
-    O(tuples), and 4 bytes a distinct code and thread; codes that are far from dense are encoded first.
+    ts: int64 [m] ns, not decreasing; codes: int64 [m], below 0 null, or all int32; threads: how many may be used, None
+    for all cores.  O(tuples), and 4 bytes a distinct code and thread; codes that are far from dense are encoded first.
     """
     largest = max((int(each.max()) for each in codes if each.shape[0]), default=-1)
     if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
         places = in_all(codes, largest + 1)
         if places is not None:
             ts, codes = (tuple(each[at] for each, at in zip(two, places, strict=True)) for two in (ts, codes))
-        codes, largest = dense_codes(codes, shared=True, threads=threads)
+        wide = [each.astype(np.int64, copy=False) for each in codes]
+        codes, largest = dense_codes(wide, shared=True, threads=threads)
     found: list[int] = []
     pieces = _pieces(ts, window, useful(threads, sum(each.shape[0] for each in ts)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.contiguous import in_one
-from nile.exact.join.chain import ExactJoin, encode, encode_all, window_codes
+from nile.exact.join.chain import ExactJoin, encode, encode_all, narrow_codes, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.state.lent import lent_together
 from nile.expressions.conditions import Condition
@@ -292,7 +292,9 @@ class Joinable(KeyedStreams):
         """As `pairs`, counted without what each arrival completes."""
         ts = self.left.ts, self.right.ts
         if self.window is not None:
-            return count_whole(ts, self.window_codes, self.window, threads=self.threads)
+            known = {"exact", "window_codes"} & self.__dict__.keys()
+            codes = None if known else narrow_codes((self.left.key, self.right.key))
+            return count_whole(ts, codes or self.window_codes, self.window, threads=self.threads)
         return int(partners(0, (self.exact.left_code, self.exact.right_code), ts).sum())
 
     @property
