@@ -50,23 +50,26 @@ class Many:
     """A database of live streams and some standing queries; pushes go to the streams in turn."""
 
     def __init__(
-        self, queries: Sequence[str], seed: int = 5, threads: int | None = 1, streams: str = "ab", **how: Any
-    ) -> None:
+        self, queries: Sequence[str], seed: int = 5, threads: int | None = 1, streams: str = "ab", rows: int = ROWS,
+        **how: Any,
+    ) -> None:  # fmt: skip
         self.db = nile.connect(threads=threads)
         for name in streams:
             self.db.stream(name, _SCHEMA, time="t")
         self.queries = [self.db.subscribe(text, **how) for text in queries]
         self.streams = streams
+        self._rows = rows
         self._draw = np.random.Generator(np.random.PCG64(seed))
         self._number = 0
 
     def made(self) -> tuple[str, Any]:
-        """What is pushed next: ROWS tuples, 20 us apart, of 2,000 items."""
+        """What is pushed next: tuples, 20 us apart, of 2,000 items."""
         turn, which = divmod(self._number, len(self.streams))
         self._number += 1
-        at = (np.arange(ROWS) + turn * ROWS) * 20_000
-        items = pa.array(self._draw.integers(0, 2_000, ROWS))
-        rows = [pa.array(at, pa.timestamp("ns")), items, pa.array(self._draw.random(ROWS) * 100)]
+        n = self._rows
+        at = (np.arange(n) + turn * n) * 20_000
+        items = pa.array(self._draw.integers(0, 2_000, n))
+        rows = [pa.array(at, pa.timestamp("ns")), items, pa.array(self._draw.random(n) * 100)]
         return self.streams[which], pa.RecordBatch.from_arrays(rows, names=["t", "item", "price"])
 
     def read(self) -> int:
@@ -112,12 +115,14 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
     ]  # fmt: skip
 
 
-def _on_two_threads(name: str, queries: Sequence[str], pushes: int, streams: str = "ab") -> Measure:
+def _on_two_threads(
+    name: str, queries: Sequence[str], pushes: int, streams: str = "ab", rows: int = ROWS
+) -> Measure:  # fmt: skip
     """CPU time of the busiest thread of a push to each stream, the one that pushes, with one thread beside two.
 
     Raises AssertionError where outputs differ.
     """
-    one, two = (Many(queries, threads=threads, streams=streams, emit="changes") for threads in (1, 2))
+    one, two = (Many(queries, threads=threads, streams=streams, rows=rows, emit="changes") for threads in (1, 2))
     ratios: list[float] = []
     took: list[list[float]] = [[], []]
     for number in range(_FILL + pushes):
@@ -125,8 +130,8 @@ def _on_two_threads(name: str, queries: Sequence[str], pushes: int, streams: str
         for which, each in enumerate((one, two)):
             made = [each.made() for _ in each.streams]  # a join works once both have come
             cpu, wall = time.thread_time(), time.perf_counter()
-            for stream, rows in made:
-                each.db.push(stream, rows)
+            for stream, batch in made:
+                each.db.push(stream, batch)
             cpus[which], wall = time.thread_time() - cpu, time.perf_counter() - wall
             if number >= _FILL:
                 took[which].append(wall)
@@ -224,6 +229,7 @@ def many_queries(
         )  # fmt: skip
     windows = range(500, 500 + DASHBOARDS)
     apart = [f"SELECT item, count(*) AS n, sum(price) AS total FROM a GROUP BY item WINDOW '{k} ms'" for k in windows]
+    measures.append(_on_two_threads("one group-by of 100,000 rows a push", [grouped], pushes // 2, "a", 100_000))
     measures.append(_on_two_threads("two group-bys", apart[-2:], pushes // 2, "a"))
     measures.append(_on_two_threads(f"{DASHBOARDS} group-bys", apart, max(2, pushes // 8), "a"))
     joins = [_JOINED.format("").replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (900, 1_000)]

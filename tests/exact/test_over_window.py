@@ -174,21 +174,27 @@ def test_a_window_of_much_counted_text_takes_no_more_than_twice_its_batches(
     assert isinstance(stream._expire, Line) == (different == 12)
 
 
-def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("window", [0, 3, 40])
+def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     monkeypatch.setattr(group, "_PIECE", 20)
-    used: list[int] = []
+    used: dict[str, list[int]] = {}
+    for module in (group, over_window):
 
-    def noted(works: Any) -> None:
-        used.append(len(works))
-        together(works)
+        def noted(works: Any, of: str = module.__name__) -> None:
+            used.setdefault(of, []).append(len(works))
+            together(works)
 
-    monkeypatch.setattr(group, "together", noted)
-    for plan in _plans(40):
-        one, two = Pipeline(plan), Pipeline(plan, threads=4)
+        monkeypatch.setattr(module, "together", noted)
+    for plan in _plans(window):
+        one = Pipeline(plan)
+        monkeypatch.setattr(over_window, "_PIECE", 1)
+        monkeypatch.setattr(over_window, "_PAIRS", 1)
+        two = Pipeline(plan, threads=4)
         for ts, rows in _pushes(3):
             assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
-        assert bytes_of(one) == bytes_of(two)
-    assert max(used) == 4
+            assert bytes_of(one) == bytes_of(two)
+    assert max(used[over_window.__name__]) == 4
+    assert window < 40 or max(used[group.__name__]) == 4
 
 
 def test_after_a_burst_the_room_of_a_window_is_let_go() -> None:
@@ -269,15 +275,27 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         NULL_KEY, NO_NUMBER = compiled.NULL_KEY, compiled.NO_NUMBER
         slide = staticmethod(compiled.slide.py_func)
         tell = staticmethod(compiled.tell.py_func)
+        tell_part = staticmethod(compiled.tell_part.py_func)
+        rows_told = staticmethod(compiled.rows_told.py_func)
+        forget = staticmethod(compiled.forget.py_func)
+        leaving = staticmethod(compiled.leaving.py_func)
+        pass_by = staticmethod(compiled.pass_by.py_func)
 
+    inner = ("_due", "_changes", "_counts_rows", "tell_part", "forget")
     for plan in _plans(9):
         outs = []
-        for kernels in (compiled, Twin):
-            monkeypatch.setattr(over_window, "kernels", kernels)
-            pipeline = Pipeline(plan)
-            found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
-            outs.append((told(found), bytes_of(pipeline)))
-        assert outs[0] == outs[1]
+        for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
+            with monkeypatch.context() as patched:
+                patched.setattr(over_window, "kernels", kernels)
+                for name in inner if kernels is Twin else ():  # what they call is Python, too
+                    patched.setattr(compiled, name, getattr(compiled, name).py_func)
+                if threads > 1:
+                    patched.setattr(over_window, "_PIECE", 1)
+                    patched.setattr(over_window, "_PAIRS", 1)
+                pipeline = Pipeline(plan, threads=threads)
+                found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
+                outs.append((told(found), bytes_of(pipeline)))
+        assert outs[0] == outs[1] == outs[2]
 
 
 def test_rows_that_are_not_of_one_input_are_refused() -> None:

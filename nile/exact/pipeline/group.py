@@ -32,7 +32,7 @@ from nile.exact.state.totals.spread import Spread
 from nile.exact.state.totals.states import Counted, State, Touches
 from nile.exact.state.totals.sums import Summed
 
-__all__ = ["Grouping"]
+__all__ = ["Grouping", "instants_cut"]
 
 kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
@@ -176,7 +176,7 @@ class Grouping(Stateful):
         if pieces == 1:
             runs, held = kernels.number_pairs(ts, weight, codes, self._mark, 0, begins, touch, *of_pairs)
         else:
-            runs, held = self._numbered(_instants(ts, pieces), ts, weight, codes, begins, touch, of_pairs)
+            runs, held = self._numbered(instants_cut(ts, pieces), ts, weight, codes, begins, touch, of_pairs)
         begins[runs] = n
         touch_ts, touch_code, after, first, last = (each[:held] for each in of_pairs)
         before = np.empty(held, np.int64)
@@ -241,7 +241,7 @@ class Grouping(Stateful):
     def _told_together(self, ts: Array, code: Array, before: Array, after: Array, read: Any) -> Delta:
         """What becomes of the rows of pairs, of which threads tell whole instants each."""
         threads = useful(self.clock.threads, ts.shape[0], _PAIRS) if ts.shape[0] > _PAIRS else 1
-        cuts = _instants(ts, threads) if threads > 1 else [0, ts.shape[0]]
+        cuts = instants_cut(ts, threads) if threads > 1 else [0, ts.shape[0]]
         parts: list[Any] = [None] * (len(cuts) - 1)
 
         def tell(own: slice) -> Delta:
@@ -348,7 +348,7 @@ class Grouping(Stateful):
         return int(tables + sum(state.memory for state in self._states.values()))
 
 
-def _instants(ts: Array, pieces: int) -> list[int]:
+def instants_cut(ts: Array, pieces: int) -> list[int]:
     """Where to cut changes so that no instant is: as many pieces, or fewer, of about the same length."""
     n = ts.shape[0]
     return sorted({0, n, *(int(ts.searchsorted(ts[each.start])) for each in pieces_of(n, pieces)[1:])})

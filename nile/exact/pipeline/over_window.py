@@ -8,11 +8,14 @@ of them, or for tuples that are taken back.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from nile.exact.pipeline.group import Grouping
+from nile.exact.join.threads import pieces_of, together, useful
+from nile.exact.pipeline.group import Grouping, instants_cut
 from nile.exact.pipeline.schedule import Clock, Delta, Stateful, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
@@ -31,9 +34,14 @@ from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, T
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
+grouping_kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
 _ROOM = 16
 """Tuples of a step for which there is room without asking for any."""
+_PIECE = 1 << 14
+"""Tuples that come in a step from which on a thread of their own is worth having."""
+_PAIRS = 1 << 14
+"""Groups that instants touch from which on a thread of their own is worth having to tell of them."""
 _NO_CODES = np.zeros(0, np.int64)
 _NO_TABLE = (np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64), 0)
 
@@ -67,7 +75,7 @@ line's columns it is (-1: none), and where it says what it has; true for each tu
 class _Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
-    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "sides", "empty", "views")
+    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "sides", "empty", "views", "runs")
 
     def __init__(self, room: int, words: int, width: int) -> None:
         self.tuples = roomy(3 * room).reshape(3, room)
@@ -78,6 +86,8 @@ class _Scratch:
         self.sides = self.numbers[0], self.numbers[1]
         self.empty = roomy(room)
         self.views: dict[tuple[int, int], _View] = {}
+        self.runs: tuple[Array, Array] | None = None
+        """Begins and pairs of runs of tuples, where these were found as of any input."""
 
 
 class OverWindow(Grouping):
@@ -190,6 +200,12 @@ class OverWindow(Grouping):
                 self._counts, self._births = grown(self._counts, room), grown(self._births, room)
                 self._mark = grown(self._mark, room, -1)
         words = words_of(rows, line.beside, line.encoder)
+        if (
+            ts.shape[0] >= _PIECE
+            and table is not None
+            and (threads := useful(self.clock.threads, ts.shape[0], _PIECE)) > 1
+        ):
+            return self._slid_abreast(threads, to, ts, codes, words)
         place[0], place[1], place[2] = line.first, line.held, self._born
         scratch = self._scratch
         while True:
@@ -205,6 +221,42 @@ class OverWindow(Grouping):
                 scratch = _Scratch(tuples, line.encoder.width, self._width)
             line.make_room(most, nulls=bool(nulls))
             place[0] = line.first
+
+    def _slid_abreast(
+        self, threads: int, to: int, ts: Array, codes: Array, words: Array
+    ) -> tuple[int, int, _Scratch]:  # fmt: skip
+        """As `_slid`, by threads, of which each has whole instants."""
+        line, come = self._line, ts.shape[0]
+        window = line.held, line.first, line.until, ts, self._window
+        gone = int(kernels.leaving(to + 1, *window))
+        n = come + gone
+        instants = [int(ts[each.start]) for each in pieces_of(come, threads)[1:]]
+        comes = [0, *(int(ts.searchsorted(at)) for at in instants), come]
+        leaves = [0, *(min(gone, int(kernels.leaving(at, *window))) for at in instants), gone]
+        scratch, at = _Scratch(n, line.encoder.width, self._width), roomy(n)
+        nulls = [False] * threads
+
+        def work(k: int) -> None:
+            nulls[k] = kernels.pass_by(
+                comes[k], comes[k + 1], leaves[k], leaves[k + 1], self._window, ts, codes, words, line.until,
+                line.codes, line.words, line.nulls, line.first, line.held, at, scratch.tuples, scratch.signs,
+                scratch.taken,
+            )  # fmt: skip
+
+        together([partial(work, k) for k in range(threads)])
+        began, touch = roomy(n + 1), scratch.tuples[2]
+        pairs = scratch.pairs
+        cuts = sorted({a + b for a, b in zip(comes, leaves, strict=True)})
+        of_pairs = [pairs[row] for row in (0, 1, 3, 4, 5)]
+        runs, held = self._numbered(cuts, at, scratch.tuples[1], scratch.tuples[0], began, touch, of_pairs)
+        began[runs] = n
+        scratch.runs = began[: runs + 1], touch[:runs]
+        _, group, before, after, first, _ = (row[:held] for row in pairs)
+        grouping_kernels.count_pairs(group, before, after, first, self._counts, self._births, self._born)
+        self._born += n
+        line.pass_on(gone, ts + (self._window + 1), codes, words)
+        self._place[3] = any(nulls)
+        return n, held, scratch
 
     def _changed(self, n: int, held: int, scratch: _Scratch) -> Delta:
         """Let states take the tuples in, and tell the rows of groups that have changed."""
@@ -227,7 +279,8 @@ class OverWindow(Grouping):
     def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
         """What states are given of so many tuples and pairs in scratch."""
         tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
-        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], _NO_CODES, tuples[2], pairs[4], pairs[5], 0)
+        begins, touch = scratch.runs or (_NO_CODES, tuples[2])
+        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], begins, touch, pairs[4], pairs[5], 0)
         parts = [
             (state, scratch.taken[word, :n], column, state.places(*numbers[:, at : at + state.width]))
             for state, at, word, column in self._parts
@@ -241,21 +294,27 @@ class OverWindow(Grouping):
         kept, index, hashes, free, meta, mask = _NO_TABLE if table is None else (
             table.kept, table.index, table.hashes, table.free, table.meta, table.encoder.mask
         )  # fmt: skip
-        sign = roomy(2 * held, np.int8)
         old, new = scratch.sides
+        given = old, new, table is not None, mask, self._read_as
         beyond = 0 if self._plain else self._width
+        pieces = useful(self.clock.threads, held, _PAIRS) if scratch.runs is not None else 1
         while True:  # where numbers alone do not tell all, once more with what they were read from
-            out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
-            n, gone, odd = kernels.tell(
-                held, scratch.pairs, old, new, table is not None, mask, self._read_as, self._counts, kept, index,
-                hashes, free, meta, scratch.empty, out, sign,
-            )  # fmt: skip
+            if pieces > 1:
+                n, gone, odd, out, sign = self._told_abreast(pieces, held, scratch, numbers + beyond, kept, given)
+            else:
+                sign = roomy(2 * held, np.int8)
+                out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
+                n, gone, odd = kernels.tell(
+                    held, scratch.pairs, *given, self._counts, kept, index, hashes, free, meta, scratch.empty, out, sign
+                )  # fmt: skip
             if beyond == self._width or not odd & kernels.NO_NUMBER:
                 break
             beyond = self._width
+        if pieces > 1 and table is not None:
+            kernels.forget(held, scratch.pairs, self._counts, index, hashes, free, meta, scratch.empty)
         if not n:
             return empty(self.schema)
-        if n < 2 * held:
+        if n < sign.shape[0]:
             out, sign = out[:, :n].copy() if 2 * n < held else out, sign[:n]
         room, ts = out.shape[1], out[0, :n]
         if odd == 0 and self._numbers is not None:
@@ -277,6 +336,34 @@ class OverWindow(Grouping):
                 words = out[numbers + begin : numbers + begin + state.width, :n]
                 columns.append(state.column(function, words.T, kind, share))
         return Delta(ts, sign, Columns(columns, self.schema, n), None, None, gone)
+
+    def _told_abreast(
+        self, pieces: int, held: int, scratch: _Scratch, rows: int, kept: Array, given: tuple[Any, ...]
+    ) -> tuple[int, int, int, Array, Array]:
+        """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
+        pairs, (old, new, keyed, mask, asked) = scratch.pairs, given
+        cuts = instants_cut(pairs[0, :held], pieces)
+        many = [0] * (len(cuts) - 1)
+
+        def count(k: int) -> None:
+            many[k] = kernels.rows_told(cuts[k], cuts[k + 1], pairs, old, new, keyed, asked)
+
+        together([partial(count, k) for k in range(len(many))])
+        begins = [0, *accumulate(many)]
+        n = begins[-1]
+        out, signs = roomy(rows * n).reshape(rows, n), roomy(n, np.int8)
+        told: list[tuple[int, int]] = [(0, 0)] * len(many)
+
+        def tell(k: int) -> None:
+            told[k] = kernels.tell_part(
+                cuts[k], cuts[k + 1], begins[k], pairs, old, new, keyed, mask, asked, kept, scratch.empty, out, signs
+            )[1:]
+
+        together([partial(tell, k) for k in range(len(many))])
+        odd = 0
+        for _, each in told:
+            odd |= each
+        return n, sum(gone for gone, _ in told), odd, out, signs
 
     @property
     def own(self) -> int:

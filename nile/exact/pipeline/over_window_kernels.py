@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import kernel
+from nile.exact.state.kernels import inlined, kernel
 from nile.exact.state.rows_kernels import release_codes
 from nile.exact.state.totals.states import DOUBLE, ROWS, WHOLE
 
@@ -174,58 +174,130 @@ def slide(
 
 
 @kernel
-def tell(
-    held: int,
+def leaving(before: int, held: int, first: int, until: Array, ts: Array, window: int) -> int:
+    """How many of the rows held and those to come leave before an instant.  O(log n)."""
+    low = 0
+    high = held + ts.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if _due(middle, held, first, until, ts, window) < before:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def pass_by(
+    begin_come: int, end_come: int, begin_leave: int, end_leave: int, window: int, ts: Array, new_codes: Array,
+    new_words: Array, until: Array, codes: Array, words: Array, nulls: Array, first: int, held: int,
+    at: Array, tuples: Array, signs: Array, taken: Array,
+) -> bool:  # fmt: skip
+    """As `slide`, of some rows that come and some that leave (whole instants), which are written in their place among
+    all: nothing is counted, and the line stays as it is.  Whether any of them has a null.
+
+    at: int64 [room], when; all else as in `slide`.
+    """
+    size = until.shape[0]
+    width = words.shape[1]
+    masks = new_words.shape[1] - width
+    some = np.int64(0)
+    i = begin_come
+    k = begin_leave
+    for n in range(begin_come + begin_leave, end_come + end_leave):
+        leaves = k < end_leave
+        if leaves and i < end_come:
+            leaves = _due(k, held, first, until, ts, window) <= ts[i]  # of one instant what leaves is first
+        own = k - held if leaves else i
+        if leaves and own < 0:
+            place = first + k if first + k < size else first + k - size
+            at[n] = until[place]
+            tuples[CODE, n] = codes[place]
+            for c in range(width):
+                taken[c, n] = words[place, c]
+            for c in range(masks):
+                taken[width + c, n] = 0
+            for c in range(nulls.shape[1] if nulls.shape[0] > 0 else 0):
+                taken[width + (c >> 3), n] |= np.int64(nulls[place, c]) << (8 * (c & 7))
+        else:
+            at[n] = ts[own] + window + 1 if leaves else ts[own]
+            tuples[CODE, n] = new_codes[own]
+            for c in range(width + masks):
+                taken[c, n] = new_words[own, c]
+        for c in range(width, width + masks):
+            some |= taken[c, n]
+        tuples[WEIGHT, n] = signs[n] = -1 if leaves else 1
+        if leaves:
+            k += 1
+        else:
+            i += 1
+    return bool(some != 0)
+
+
+@inlined
+def _changes(k: int, pairs: Array, old: Array, new: Array, keyed: bool, counting: bool) -> bool:
+    """Whether what is told of a pair's group is another row after it."""
+    changed = counting and pairs[BEFORE, k] != pairs[AFTER, k]
+    changed |= keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
+    c = 0
+    while not changed and c < old.shape[0]:
+        changed = old[c, k] != new[c, k]
+        c += 1
+    return changed
+
+
+@inlined
+def _counts_rows(asked: Array) -> bool:
+    counting = False
+    for a in range(asked.shape[0]):
+        counting |= asked[a, 1] == ROWS
+    return counting
+
+
+@kernel
+def rows_told(begin: int, end: int, pairs: Array, old: Array, new: Array, keyed: bool, asked: Array) -> int:
+    """How many rows `tell_part` tells of these pairs."""
+    counting = _counts_rows(asked)
+    rows = 0
+    for k in range(begin, end):
+        if _changes(k, pairs, old, new, keyed, counting):
+            rows += 1 if not keyed or pairs[BEFORE, k] > 0 else 0
+            rows += 1 if not keyed or pairs[AFTER, k] > 0 else 0
+    return rows
+
+
+@kernel
+def tell_part(
+    begin: int,
+    last: int,
+    at: int,
     pairs: Array,
     old: Array,
     new: Array,
     keyed: bool,
     mask_from: int,
     asked: Array,
-    counts: Array,
     kept: Array,
-    index: Array,
-    hashes: Array,
-    free: Array,
-    meta: Array,
     empty: Array,
     out: Array,
     signs: Array,
 ) -> tuple[int, int, int]:
-    """The rows of groups that go and come: how many, how many of them go, and what there is beyond plain numbers (ODD);
-    groups without rows are forgotten.
-
-    old, new: int64 [w, room], what the first `held` pairs had before and after; keyed: groups have keys, and rows only
-    while they have tuples; asked: int64 [a, 2], the first number of each aggregate, and how it is read (`sums.PLAIN`
-    and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; empty: int64
-    [held] of scratch; out: int64 [1 + keys + a (+ w), 2 held], instants, words of keys, aggregates, and numbers where
-    it has room for them; signs: int8 [2 held].  Of one instant the rows that go stand before those that come.  Told
-    twice it tells the same.  O(1) a pair.
+    """As `tell`, of the pairs from begin to before last, whole instants, whose rows are written from `at` on: one past
+    the last of them, how many go, and ODD; no group is forgotten.
     """
     width = kept.shape[1] if keyed else 0
     numbers = 1 + width + asked.shape[0]
     beyond = out.shape[0] - numbers
-    counting = False
-    for a in range(asked.shape[0]):
-        counting |= asked[a, 1] == ROWS
-    written = 0
+    counting = _counts_rows(asked)
+    written = at
     gone = 0
     odd = 0
-    i = 0
-    while i < held:
+    i = begin
+    while i < last:
         end = i
-        while end < held and pairs[AT, end] == pairs[AT, i]:
+        while end < last and pairs[AT, end] == pairs[AT, i]:
+            empty[end] = _changes(end, pairs, old, new, keyed, counting)
             end += 1
-        for k in range(i, end):
-            changed = counting and pairs[BEFORE, k] != pairs[AFTER, k]
-            if not changed:
-                changed = keyed and (pairs[BEFORE, k] > 0) != (pairs[AFTER, k] > 0)
-            if not changed:
-                for c in range(old.shape[0]):
-                    if old[c, k] != new[c, k]:
-                        changed = True
-                        break
-            empty[k] = changed
         for turn in range(2):
             source = old if turn == 0 else new
             rows = BEFORE if turn == 0 else AFTER
@@ -260,11 +332,52 @@ def tell(
                 gone += 1 - turn
                 written += 1
         i = end
-    if keyed:
-        many = 0
-        for k in range(held):
-            if counts[pairs[GROUP, k]] == 0:
-                empty[many] = pairs[GROUP, k]
-                many += 1
-        release_codes(empty[:many], index, hashes, free, meta)
     return written, gone, odd
+
+
+@kernel
+def tell(
+    held: int,
+    pairs: Array,
+    old: Array,
+    new: Array,
+    keyed: bool,
+    mask_from: int,
+    asked: Array,
+    counts: Array,
+    kept: Array,
+    index: Array,
+    hashes: Array,
+    free: Array,
+    meta: Array,
+    empty: Array,
+    out: Array,
+    signs: Array,
+) -> tuple[int, int, int]:
+    """The rows of groups that go and come: how many, how many of them go, and what there is beyond plain numbers (ODD);
+    groups without rows are forgotten.
+
+    old, new: int64 [w, room], what the first `held` pairs had before and after; keyed: groups have keys, and rows only
+    while they have tuples; asked: int64 [a, 2], the first number of each aggregate, and how it is read (`sums.PLAIN`
+    and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; empty: int64
+    [held] of scratch; out: int64 [1 + keys + a (+ w), 2 held], instants, words of keys, aggregates, and numbers where
+    it has room for them; signs: int8 [2 held].  Of one instant the rows that go stand before those that come.  Told
+    twice it tells the same.  O(1) a pair.
+    """
+    told = tell_part(0, held, 0, pairs, old, new, keyed, mask_from, asked, kept, empty, out, signs)
+    if keyed:
+        forget(held, pairs, counts, index, hashes, free, meta, empty)
+    return told
+
+
+@kernel
+def forget(
+    held: int, pairs: Array, counts: Array, index: Array, hashes: Array, free: Array, meta: Array, empty: Array
+) -> None:
+    """Forget the groups of pairs that have no rows left, as of `tell`."""
+    many = 0
+    for k in range(held):
+        if counts[pairs[GROUP, k]] == 0:
+            empty[many] = pairs[GROUP, k]
+            many += 1
+    release_codes(empty[:many], index, hashes, free, meta)

@@ -92,6 +92,25 @@ class Line:
             self.nulls[:n] = words[:, mask:].astype("<i8").view(np.uint8)[:, : self.nulls.shape[1]]
         return True
 
+    def pass_on(self, gone: int, until: Array, codes: Array, words: Array) -> None:
+        """Let go of the first `gone` rows of those held and those that come: codes int64 [n] ([0] without a table),
+        words [n, w + masks] as of the encoder."""
+        width, kept = self.encoder.mask, min(gone, self.held)
+        self.first, self.held = (self.first + kept) % self.until.shape[0], self.held - kept
+        until, codes, words = until[gone - kept :], codes[gone - kept :], words[gone - kept :]
+        self.make_room(self.held + until.shape[0], nulls=bool(words[:, width:].any()))
+        begin = (self.first + self.held) % self.until.shape[0]
+        straight = min(until.shape[0], self.until.shape[0] - begin)
+        for own, to in ((slice(0, straight), begin), (slice(straight, None), 0)):
+            at = slice(to, to + until[own].shape[0])
+            self.until[at], self.words[at] = until[own], words[own, :width]
+            if self.codes.shape[0]:
+                self.codes[at] = codes[own]
+            if self.nulls.shape[0]:
+                masks = words[own, width:].astype("<i8").view(np.uint8)
+                self.nulls[at] = masks[:, : self.nulls.shape[1]]
+        self.held += until.shape[0]
+
     def make_room(self, rows: int, *, nulls: bool = False) -> None:
         """Have room for so many rows; nulls: and for which of their columns are null."""
         if rows > self.until.shape[0]:
