@@ -15,7 +15,7 @@ import click
 
 from nile.answers.join_answer import JoinAnswer
 from nile.experiments.benchmarks.budgets.quality import PREFERENCES, Compared, compared, sampled
-from nile.experiments.benchmarks.budgets.shapes import Shape, Streams, quick, shapes
+from nile.experiments.benchmarks.budgets.shapes import Retail, Shape, Streams, quick, shapes
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.preferences.budget import Budget
 from nile.summaries.errors import BudgetError
@@ -60,7 +60,7 @@ def realtime() -> Result:
     return _measured(shapes(), ROUNDS)
 
 
-def _measured(several: Iterable[Shape], rounds: int) -> Result:
+def _measured(several: Iterable[Shape | Retail], rounds: int) -> Result:
     rows: list[dict[str, Any]] = []
     measures: list[Measure] = []
     quality: dict[str, list[Compared]] = {}
@@ -101,7 +101,7 @@ def _measured(several: Iterable[Shape], rounds: int) -> Result:
     )  # fmt: skip
 
 
-def _kept(shape: Shape, turns: dict[str, Turn]) -> list[Measure]:
+def _kept(shape: Shape | Retail, turns: dict[str, Turn]) -> list[Measure]:
     """Of each contestant what it took, beside what it may."""
     exact = _exact(turns)
     measures = []
@@ -130,7 +130,9 @@ def _bar(name: str, exact: float, turn: Turn) -> float | None:
     return None
 
 
-def _progress(shape: Shape, turns: dict[str, Turn], found: list[Measure], against: list[Compared]) -> Iterable[str]:
+def _progress(
+    shape: Shape | Retail, turns: dict[str, Turn], found: list[Measure], against: list[Compared]
+) -> Iterable[str]:
     """What a person who waits wants to see of a shape: its exact answers, what broke its bar, and who found more."""
     held = [one for one in found if one.met is not None]
     exact = ", ".join(f"{name} {turn.cpu:.3g}" for name, turn in turns.items() if name.startswith(("exact", "ranges")))

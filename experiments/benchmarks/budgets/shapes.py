@@ -1,4 +1,4 @@
-"""The shapes of joins that budgets are measured on: matches a tuple, skew, window, type of keys, source."""
+"""The joins budgets are measured on: by matches a tuple, skew, window, type of keys and source; and real retail."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pyarrow.parquet as parquet
 
 from nile.answers.join_query import JoinQuery
 from nile.engine.database import Database
-from nile.summaries.heavy import pa
+from nile.experiments.run.retail import retail_file
+from nile.summaries.heavy import pa, pc
 
-__all__ = ["Shape", "Streams", "quick", "shapes"]
+__all__ = ["Retail", "Shape", "Streams", "quick", "shapes"]
 
 Array = np.ndarray[Any, Any]
 MATCHES = (0.2, 1.0, 16.0, 480.0)
@@ -23,6 +24,8 @@ SKEWS = (0.5, 0.8, 1.23)
 WINDOWS = {"1 min": 60, "1 h": 3_600}
 FIRST, OTHERS = ("int", "Arrow"), (("text", "Arrow"), ("int", "Parquet"), ("float", "Arrow"), ("text", "Parquet"))
 """Types of keys and sources: every shape has the first, and one of the others in turn."""
+RETAIL = ((1, 1, "Arrow"), (6, 1, "Parquet"), (1, 4, "Arrow"))
+"""Of the retail file: hours in a window, how often it comes, and where from."""
 TUPLES, BRIEFLY, MOST_PAIRS = 1_000_000, 300_000, 144_000_000
 _SECOND = 1_000_000_000
 _GAP = _SECOND // 100
@@ -48,9 +51,54 @@ class Shape(NamedTuple):
             f"{self.source}"
         )
 
+    def tables(self) -> Iterator[pa.Table]:
+        """Both streams, with the columns ts and k."""
+        keys, gap = _keys(self)
+        share = np.arange(1, keys + 1, dtype=np.float64) ** -self.skew
+        share /= share.sum()
+        names = np.random.default_rng(5).permutation(keys)
+        for seed in (0, 1):
+            key = pa.array(names[np.random.default_rng(seed).choice(keys, self.tuples, p=share)])
+            if self.kind != "int":
+                key = key.cast(pa.string() if self.kind == "text" else pa.float64())
+            yield pa.table({"ts": pa.array(np.arange(self.tuples) * gap).cast(pa.timestamp("ns")), "k": key})
 
-def shapes(tuples: int = TUPLES) -> Iterator[Shape]:
-    """The grid.  Where one key alone would match too often, tuples come more rarely; the windows then do not differ."""
+
+class Retail(NamedTuple):
+    """What real stores with even and odd numbers sold, by item, and so often one after the other.  window: seconds."""
+
+    file: Path
+    window: int
+    times: int = 1
+    source: str = "Arrow"
+
+    def __str__(self) -> str:
+        told = "" if self.times == 1 else f", {self.times} times in a row"
+        return f"retail by item, {self.window // 3_600} h{told}, {self.source}"
+
+    @property
+    def tuples(self) -> int:
+        """Of a stream, about."""
+        return int(self.times * parquet.read_metadata(self.file).num_rows // 2)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Both streams, with the columns ts and k."""
+        sold = parquet.read_table(self.file, columns=["ts", "vstore", "item_id"])
+        sold = sold.filter(pc.is_valid(sold["vstore"]))
+        ts = sold["ts"].cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy()
+        again = int(ts[-1] - ts[0]) + 2 * _SECOND * self.window
+        odd = sold["vstore"].to_numpy() % 2 == 1
+        for own in (~odd, odd):
+            often = np.concatenate([ts[own] + k * again for k in range(self.times)])
+            key = pa.concat_arrays(sold["item_id"].filter(pa.array(own)).chunks * self.times)
+            yield pa.table({"ts": pa.array(often).cast(pa.timestamp("ns")), "k": key})
+
+
+def shapes(tuples: int = TUPLES) -> Iterator[Shape | Retail]:
+    """The grid.  Where one key alone would match too often, tuples come more rarely; the windows then do not differ.
+
+    Behind it the retail file, where it is, and what it is when it comes four times.
+    """
     other = cycle(OTHERS)
     for matches, skew, window in product(MATCHES, SKEWS, WINDOWS.values()):
         shape = Shape(matches, skew, window, *FIRST, min(tuples, int(MOST_PAIRS / max(1.0, matches))))
@@ -58,6 +106,9 @@ def shapes(tuples: int = TUPLES) -> Iterator[Shape]:
             kind, source = next(other)
             yield shape
             yield shape._replace(kind=kind, source=source)
+    file = retail_file()
+    if file is not None:
+        yield from (Retail(file, hours * 3_600, times, source) for hours, times, source in RETAIL)
 
 
 def quick() -> Iterator[Shape]:
@@ -92,20 +143,12 @@ def _keys(shape: Shape) -> tuple[int, int]:
 class Streams:
     """A shape's streams, registered as a and b with the columns ts and k, and what asks for their join."""
 
-    def __init__(self, shape: Shape, folder: Path) -> None:
+    def __init__(self, shape: Shape | Retail, folder: Path) -> None:
         """folder: where files are written, if it reads any.  sources: tables, or paths of files, of a and b."""
         self.shape = shape
         self.db = Database()
         self.sources: list[Any] = []
-        keys, gap = _keys(shape)
-        share = np.arange(1, keys + 1, dtype=np.float64) ** -shape.skew
-        share /= share.sum()
-        names = np.random.default_rng(5).permutation(keys)
-        for seed, name in enumerate("ab"):
-            key = pa.array(names[np.random.default_rng(seed).choice(keys, shape.tuples, p=share)])
-            if shape.kind != "int":
-                key = key.cast(pa.string() if shape.kind == "text" else pa.float64())
-            table = pa.table({"ts": pa.array(np.arange(shape.tuples) * gap).cast(pa.timestamp("ns")), "k": key})
+        for name, table in zip("ab", shape.tables(), strict=True):
             source: Any = table
             if shape.source == "Parquet":
                 source = folder / f"{name}.parquet"
