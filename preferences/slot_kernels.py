@@ -41,6 +41,8 @@ _LOYALTY = 2.0  # by how much a shut slot must promise more than an open one to 
 _WIDEN, _WIDEN_MOST = 1.3, 2.0
 _WHOLE = 0.5  # of what open slots have: what is wanted
 _SERVED_WELL, _SERVED_ILL = 0.9, 0.7  # shares of the matches found
+_PAID_WELL, _PAID_ILL, _PAID = 0.98, 0.96, 0.6
+"""The same where outputs are so much of what is spent: more tuples than find what can be paid only cost there."""
 _SHORT = 2 * js.CONTROL_EVERY  # arrivals, those of a first look included, in which a short window has passed
 _FEW = 0.125  # of the cap: matches of an arrival
 
@@ -160,6 +162,8 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     wanted = real[js.WANTED]
     idle = idle or used < 1.0
     well, ill, openings = _SERVED_WELL, _SERVED_ILL, _OPENINGS
+    if st.prices[js.P_EMIT] * np.float64(w[js.OUTPUTS]) >= _PAID * real[js.SPENT]:
+        well, ill = _PAID_WELL, _PAID_ILL
     if not older_counts(st):
         well, ill, openings = _YOUNG_WELL, _YOUNG_ILL, _YOUNG_OPENINGS
     if idle or real[js.SERVED_MEAN] >= well * real[js.FOUND_MEAN]:

@@ -23,7 +23,7 @@ from nile.summaries.kernels import U8, part
 Array = np.ndarray[Any, Any]
 _TURN_WORTH = 64.0  # arrivals: a turn that costs no more than they are granted is paid at once
 _SAVING = 4096.0  # tuples over which a turn is saved up for
-_TURNING = 0.005  # of the grant, for the turns of a stream
+_TURNING = 0.001  # of the grant, for the turns of a stream
 
 
 @part

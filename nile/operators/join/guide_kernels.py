@@ -186,7 +186,9 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     since = since_of(ts, st.window[0])
     fades = st.fades
     st.real[js.YOUNG_TUPLES] += 1.0
-    if st.setting[js.GUIDE] == js.COUNTSKETCH:
+    # Where nothing else waits, what comes next needs no promise: its list says as much as it would be asked for then.
+    alone = fades[fades.shape[0] - 1] == 1.0 and st.whole[js.ACTIVE] == 0 and q.control[queue.SIZE] == 0
+    if st.setting[js.GUIDE] == js.COUNTSKETCH and not alone:
         _estimated_regions(own, other, side, ordinal, ts, since, st, q)
         return
     if st.setting[js.GUIDE] == js.SHARED_GRID:
