@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from judge import fresh_duckdb
 
 from nile.exact.join.chain import ExactJoin, encode, narrow_codes, window_codes
+from nile.exact.join.chain_kernels import has_other_forms
 from nile.exact.join.count import count_whole
 from nile.summaries.errors import KeyTypeError
 
@@ -138,3 +140,14 @@ def test_other_keys_than_whole_numbers_from_0_on_are_not_counted_as_they_are() -
         assert narrow_codes([other, good]) is None
     with pytest.raises(KeyTypeError):
         narrow_codes([good, pa.array(["a"])])
+
+
+def test_doubles_that_equal_others_of_other_bits_are_found() -> None:
+    odd = [-0.0, float("nan"), -float("nan"), np.uint64(0xFFF0000000000001).view(np.float64)]
+    plain = [0.0, 1.5, -1.5, float("inf"), -float("inf"), 5e-324, -5e-324, 1.7e308, -1.7e308]
+    for number in plain + odd:
+        twin = math.isnan(number) or (number == 0.0 and math.copysign(1.0, number) < 0.0)
+        assert has_other_forms(np.array([1.0, number, 2.0]).view(np.int64)) == twin
+        assert twin == any(number is each for each in odd)
+    assert not has_other_forms(np.array(plain).view(np.int64))
+    assert not has_other_forms(np.zeros(0, np.int64))

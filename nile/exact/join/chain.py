@@ -175,7 +175,10 @@ def _common_type(pa: Any, a: Any, b: Any) -> Any:
 
 
 def _canonical(pa: Any, pc: Any, column: Any) -> Any:
-    wide = pc.add(column.cast(pa.float64()), 0.0)  # -0.0 + 0.0 is 0.0
+    wide = column.cast(pa.float64())
+    if not _kernels().has_other_forms(_numbers(wide.view(pa.int64()))):
+        return wide
+    wide = pc.add(wide, 0.0)  # -0.0 + 0.0 is 0.0
     return pc.if_else(pc.is_nan(wide), pa.scalar(float("nan")), wide)
 
 

@@ -13,6 +13,10 @@ from nile.exact.state.kernels import allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_INFINITE = 0x7FF << 52
+"""The bits of an infinite double; not a number is above, but for the sign."""
+
 
 @kernel
 def merged_order(left: Array, right: Array, order: Array) -> None:
@@ -70,3 +74,12 @@ def count_matches(
         counts[side, code] += 1
         matches[k] = counts[1 - side, code]
         standing[k] = counts[0, code] + counts[1, code]
+
+
+@kernel
+def has_other_forms(bits: Array) -> bool:
+    """Whether any of the doubles, given as int64 [n], equals another of other bits: it is -0.0 or not a number."""
+    found = False
+    for i in range(bits.shape[0]):  # no way out: several at once
+        found |= (bits[i] == _LEAST) | ((bits[i] & _MOST) > _INFINITE)
+    return found
