@@ -17,6 +17,7 @@ from nile.experiments.benchmarks import (
     scale,
     scan,
     server,
+    standing_parts,
     surface,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
@@ -52,6 +53,7 @@ __all__ = [
     "server",
     "share",
     "sketch",
+    "standing_parts",
     "surface",
     "truth",
 ]

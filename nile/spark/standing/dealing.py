@@ -24,8 +24,10 @@ KEYS = 512
 """Keys that a task tells of a stream, and that a part remembers of both."""
 _FADES = 0.5
 """What is left of a count after a micro-batch."""
-_EVEN = 0.05
+_EVEN = 0.02
 """Share of the budget that is dealt out evenly, whatever the counts say: they may be behind the streams."""
+_STEPS = 64
+"""Keys whose promise differs by less than a factor of 2 ** (1 / _STEPS), a hundredth, are taken alike."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -130,19 +132,18 @@ class Promises:
             return even
         # What is told of no key is one key of average size in each part, as often as there are such keys.
         kinds = np.maximum(1.0, self._kinds.max(axis=1, keepdims=True))
-        each = self._rest / kinds
-        counts = np.concatenate([self._counts, each])
+        counts = np.concatenate([self._counts, self._rest / kinds])
         times = np.concatenate([np.ones(self._hashes.shape[0]), kinds[:, 0]])
         part = np.concatenate([parts_of(self._hashes, self._parts), np.arange(self._parts)])
+        counts = _likely(counts, times)
         matches = times * counts.prod(axis=1) * min(1.0, 2.0 * self._window / self._span)
         costs = times * counts.sum(axis=1) * (self._costs.insert + self._costs.lookup) + matches * self._costs.emit
         whole = np.bincount(part, weights=costs, minlength=self._parts)
         if not whole.sum():
             return even
-        order = np.argsort(-matches / np.maximum(costs, 1e-300), kind="stable")
-        before = np.cumsum(costs[order]) - costs[order]
-        taken = np.clip(fraction * whole.sum() - before, 0.0, costs[order])
-        chosen = np.bincount(part[order], weights=taken, minlength=self._parts)
+        promise = np.maximum(matches, 1e-300) / np.maximum(costs, 1e-300)
+        taken = _taken(-np.round(_STEPS * np.log2(promise)), costs, fraction * whole.sum())
+        chosen = np.bincount(part, weights=costs * taken, minlength=self._parts)
         shares = np.divide(chosen, fraction * whole, out=np.ones(self._parts), where=whole > 0)
         out: Array = _EVEN + (1.0 - _EVEN) * shares
         return out
@@ -159,3 +160,26 @@ class Promises:
         self._hashes, self._counts, self._rest, self._kinds = (
             np.array(arrays[name]) for name in ("hashes", "counts", "rest", "kinds")
         )
+
+
+def _likely(counts: Array, times: Array) -> Array:
+    """How often keys are likely to come, by how often they came: float64 [k, streams]; times: keys that a row is.
+
+    Counts of keys that come equally often differ by chance, with a variance like their mean.  What they differ more is
+    the keys': by that share of it a count counts, for the rest the mean does.  Source: Robbins, 1956 (empirical Bayes).
+    """
+    of_all = times.sum()
+    mean = (times[:, None] * counts).sum(axis=0) / of_all
+    spread = (times[:, None] * (counts - mean) ** 2).sum(axis=0) / of_all
+    own = np.maximum(0.0, 1.0 - np.divide(mean, spread, out=np.ones_like(mean), where=spread > 0))
+    found: Array = mean + own * (counts - mean)
+    return found
+
+
+def _taken(rank: Array, costs: Array, budget: float) -> Array:
+    """The share that is taken of each key, those of the lowest rank first and those of one rank alike: float64 [k]."""
+    _, alike = np.unique(rank, return_inverse=True)
+    cost = np.bincount(alike, weights=costs)
+    before = np.cumsum(cost) - cost
+    found: Array = np.clip((budget - before) / np.maximum(cost, 1e-300), 0.0, 1.0)[alike]
+    return found

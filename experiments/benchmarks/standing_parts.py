@@ -1,0 +1,166 @@
+"""Standing joins on Spark, part by part and without a Spark: what parts find within one budget, and how work divides.
+
+Two streams of `TUPLES` tuples each are dealt out by key as tasks deal them, micro-batch by micro-batch, and each part
+takes its own, as `transformWithState` would have it do.  Beside it one database takes all of them.
+
+    found     the pairs of a `desc` join that 2 and 4 parts find together over those that one finds, of one budget
+    divided   the CPU time of one part that takes all over that of the busier of two: of the join alone, states read
+              and written included, without what Spark takes itself
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.execution.statement.builder import read_query
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.spark.standing.carrying import Dealer, batches_of
+from nile.spark.standing.dealing import Counts
+from nile.spark.standing.keys import dealt_by
+from nile.spark.standing.partition import Asked, Fed, Partition, Worth
+from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    import nile
+else:
+    nile = lazy("nile")
+
+__all__ = ["standing_parts"]
+
+TITLE = "standing joins in parts: what parts find of one budget, how their work divides"
+FOUND_BAR, DIVIDED_BAR = 0.98, 1.6
+TUPLES, BATCH, RATE = 30_000, 1_500, 50
+LARGER = 10
+"""Times as many tuples, as often and at once, where the work of parts is timed: each begins with its state."""
+FRACTIONS, PARTS = (0.1, 0.3, 0.5), (2, 4)
+ROUNDS = 3
+_TEXT = "SELECT a.k, a.t AS x, b.t AS y FROM a, b WHERE a.k = b.k {} WINDOW '{}'"
+_KEYS = {"2,000 even keys": (2_000, 0.0, "6 s"), "1,000 keys by Zipf": (1_000, 1.0, "10 s")}
+"""How many, the exponent, and the window."""
+
+Tables = dict[str, Any]
+
+
+def streams(keys: int, exponent: float, times: int = 1) -> Tables:
+    """Two streams in order of time, `RATE` tuples a second each, and `times` as many."""
+    made = {}
+    for seed, name in enumerate("ab", 1):
+        chance = np.random.default_rng(seed)
+        weight = np.arange(1, keys + 1) ** -exponent
+        drawn = chance.choice(keys, TUPLES * times, p=weight / weight.sum())
+        at = np.sort(chance.random(TUPLES * times)) * TUPLES / RATE
+        made[name] = pa.table({"t": at, "k": pa.array([f"key {key}" for key in drawn])})
+    return made
+
+
+def _database(tables: Tables) -> Any:
+    db = nile.connect()
+    for name, table in tables.items():
+        db.stream(name, table.schema, time="t")
+    return db
+
+
+def one(text: str, tables: Tables, fraction: float) -> int:
+    """The pairs that one database finds."""
+    db = _database(tables)
+    standing = db.subscribe(text, budget=nile.Budget(fraction=fraction))
+    for begin in range(0, TUPLES, BATCH):
+        for name, table in tables.items():
+            db.push(name, table.slice(begin, BATCH))
+    db.advance(1e6)
+    return sum(batch.num_rows for batch in standing.poll())
+
+
+def asked(text: str, tables: Tables, options: dict[str, Any], parts: int) -> Asked:
+    """The query as tasks are handed it."""
+    keys = dealt_by(read_query(text, _database(tables)._names, None))
+    fed = tuple(Fed(name, tables[name].schema, "t", None, keys[name]) for name in sorted(keys))
+    return Asked.from_json(Asked(text, options, fed, parts).as_json())
+
+
+def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[tuple[Tables, list[tuple[int, Counts]]]]]:
+    """Of each micro-batch what every part is told: tuples by stream, and counts."""
+    for begin in range(0, next(iter(tables.values())).num_rows, batch):
+        told: list[tuple[Tables, list[tuple[int, Counts]]]] = [({}, []) for _ in range(query.parts)]
+        for number, fed in enumerate(query.streams):
+            piece = tables[fed.name].slice(begin, batch).combine_chunks()
+            for out in Dealer(number, query.parts, "t", fed.key, True).run(iter(piece.to_batches())):
+                for row in out.to_pylist():
+                    batches = list(batches_of(row["rows"]))
+                    mine, counts = told[row["part"]]
+                    if row["stream"] == number:
+                        mine[fed.name] = pa.Table.from_batches(batches)
+                    else:
+                        counts.append((number, Counts.from_batch(batches[0])))
+        yield told
+
+
+def in_parts(text: str, tables: Tables, fraction: float, parts: int) -> tuple[int, float]:
+    """(the pairs that parts find together, the share of the exact cost that they spent)."""
+    query = asked(text, tables, {"budget": nile.Budget(fraction=fraction)}, parts)
+    made = [Partition(query, None, number) for number in range(parts)]
+    found = 0
+    for told in dealt(query, tables):
+        for part, (mine, counts) in zip(made, told, strict=True):
+            found += sum(batch.num_rows for batch in part.take(mine, 0, counts))
+    for part in made:
+        found += sum(batch.num_rows for batch in part.take({}, 10**16))
+    return found, Worth.of_all([part.worth(0) for part in made]).fraction
+
+
+def busiest(text: str, tables: Tables, parts: int) -> float:
+    """CPU seconds of the part that takes most, from state to state in each micro-batch."""
+    query = asked(text, tables, {}, parts)
+    states: list[bytes | None] = [None] * parts
+    spent = [0.0] * parts
+    for told in dealt(query, tables, LARGER * BATCH):
+        for number, (mine, counts) in enumerate(told):
+            began = time.process_time()
+            part = Partition(query, states[number], number)
+            for _ in part.take(mine, 0, counts):
+                pass
+            states[number] = part.capture()
+            spent[number] += time.process_time() - began
+    return max(spent)
+
+
+@benchmark("standing-parts", TITLE)
+def standing_parts() -> Result:
+    """Every kind of keys, budget and number of parts."""
+    measures, notes, rows = [], [], []
+    for kind, (keys, exponent, window) in _KEYS.items():
+        tables = streams(keys, exponent)
+        text = _TEXT.format("WITH PREFERENCE desc a.k", window)
+        ratios = []
+        for fraction in FRACTIONS:
+            alone = one(text, tables, fraction)
+            for parts in PARTS:
+                found, spent = in_parts(text, tables, fraction, parts)
+                ratios.append(found / alone)
+                rows.append(
+                    {"keys": kind, "budget": fraction, "parts": parts, "one": alone, "found": found, "spent": spent}
+                )
+                notes.append(
+                    f"{kind}, budget {fraction:g}, {parts} parts: {found:,} of {alone:,} pairs, {spent:.3f} spent"
+                )
+        measures.append(
+            Measure(
+                f"{kind}: pairs that parts find over those of one, the least",
+                min(ratios),
+                "",
+                FOUND_BAR,
+                low=min(ratios),
+                high=max(ratios),
+            )
+        )
+        exact, many = _TEXT.format("", window), streams(keys, exponent, LARGER)
+        busiest(exact, tables, 2)  # compiles
+        shared = [busiest(exact, many, 1) / busiest(exact, many, 2) for _ in range(ROUNDS)]
+        bar = None if exponent else DIVIDED_BAR  # of a key that most pairs have, one part must do most
+        measures.append(Measure.of(f"{kind}: CPU of one part over the busier of two, exact join", shared, "", bar))
+    return Result("standing-parts", TITLE, "tuples", 2 * TUPLES, (), tuple(measures), tuple(notes), {}, tuple(rows))

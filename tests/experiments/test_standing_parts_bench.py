@@ -1,0 +1,22 @@
+"""The benchmark of standing joins in parts asks the same of the parts as of the one beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nile.experiments.benchmarks import standing_parts as bench
+
+
+def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "TUPLES", 400)
+    monkeypatch.setattr(bench, "BATCH", 150)
+    tables = bench.streams(20, 1.0)
+    text = bench._TEXT.format("WITH PREFERENCE desc a.k", "4 s")
+    query = bench.asked(text, tables, {}, 3)
+    told = list(bench.dealt(query, tables))
+    for name in tables:
+        assert sum(mine[name].num_rows for parts in told for mine, _ in parts if name in mine) == 400
+    assert all(len(counts) == 2 for parts in told for _, counts in parts)  # of both streams, to every part
+    found, spent = bench.in_parts(text, tables, 1.0, 3)
+    assert found == bench.one(text, tables, 1.0) > 0
+    assert spent == pytest.approx(1.0)
