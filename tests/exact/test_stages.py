@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from twin_held import bytes_of
 from workload_pipeline import batches, case, told
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
-from nile.exact.plan.algebra import Plan, Scan, walk
+from nile.exact.pipeline.sources.stream_join_kernels import arrive
+from nile.exact.plan.algebra import Join, Plan, Range, Scan, Unbounded, walk
+from nile.exact.state.ring import Ring
+from nile.exact.state.rows import RowTable
 
 SCHEDULINGS = ("nta", "tpa", "ita")
 
@@ -78,3 +84,52 @@ def test_what_waits_is_counted_until_it_is_worked_on() -> None:
     assert not stages.waits
     assert [stages.waiting(number) for number in range(len(stages.stages))] == [(0, 0)] * len(waiting)
     assert pipeline.waits == bool(pipeline.taken())
+
+
+def test_a_step_is_cut_where_many_tuples_wait_also_after_many_steps_of_few() -> None:
+    schemas = {"a": pa.schema([("k", pa.int64())]), "b": pa.schema([("j", pa.int64())])}
+    plan = Join(Scan("a", schemas["a"], Range(5), 0), Scan("b", schemas["b"], Unbounded(), 1), (("k", "j"),))
+    pipeline, most = Pipeline(plan), 1 << 16
+
+    def push(name: str, ts: np.ndarray[Any, Any], key: int) -> None:
+        pipeline.push(name, ts, pa.record_batch([pa.array(np.full(ts.shape[0], key))], schema=schemas[name]))
+
+    for at in range(20):
+        push("a", np.array([at]), 0)
+        push("b", np.array([at]), 1)
+    before = pipeline.costs["steps"]
+    for at in range(20, 20 + 3 * most, most // 2):
+        push("a", np.arange(at, at + most // 2), 0)
+    assert pipeline.costs["steps"] == before
+    push("b", np.array([20 + 3 * most]), 1)
+    assert pipeline.costs["steps"] - before >= 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tuples_arrive_at_a_join_where_their_twin_puts_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    ring, table = Ring(schema), RowTable([pa.int64()])
+    numbered: dict[int, int] = {}
+    expected: list[tuple[int, int, float]] = []
+    for at in range(0, 400, 20):
+        keys = [None if rng.random() < 0.2 else int(k) for k in rng.integers(0, 300, 20)]
+        rows = pa.record_batch([pa.array(keys, pa.int64()), pa.array(rng.random(20))], schema=schema)
+        for number, (key, x) in enumerate(zip(keys, rows.column(1).to_pylist(), strict=True)):
+            code = -1 if key is None else numbered.setdefault(key, len(numbered))
+            expected.append((at + number, code, x))
+        ring.room(ring.newest + 20)
+        ts, done = np.arange(at, at + 20), 0
+        words, key_words = ring.encoder.encode(rows.columns), table.encode([rows.column(0)])
+        while (
+            done := arrive(
+                done, ts, key_words, table.encoder.mask, words, table.index, table.kept, table.hashes, table.free,
+                table.meta, ring.newest, ring.ts, ring.codes, ring.words,
+            )
+        ) < 20:  # fmt: skip
+            table.grow()
+        ring.newest += 20
+    held = ring.held()
+    found = zip(ring.ts[held].tolist(), ring.codes[held].tolist(), ring.rows(held).column(1).to_pylist(), strict=True)
+    assert list(found) == expected
+    assert table.live().shape[0] == len(numbered) > 64  # more than there was room for

@@ -24,7 +24,7 @@ from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream
 from nile.exact.pipeline.sources.stream_join import Chain, StreamJoining, fits
-from nile.exact.pipeline.stages import Queue, Stage
+from nile.exact.pipeline.stages import Stage
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
 from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
 from nile.exact.pipeline.whole import Placing
@@ -88,25 +88,23 @@ class Built:
         self.all: list[Counted] = []  # inputs before what reads them
         self.stages: list[Stage] = []  # likewise
 
+    @property
+    def is_pushed(self) -> bool:
+        """Whether all that streams bring is pushed, and none is made by operators."""
+        pushed = {id(each) for each in self.arrivals}
+        return all(isinstance(each, StreamJoining) or id(each.arrivals) in pushed for each in self.streams)
+
     def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
         """The operator of a node, with all below it."""
         known, below = len(self.arrivals), len(self.stages)
         made = self._made(plan, clock, reader, path)
         self.all.append(made)
         inputs = [at for at in range(below, len(self.stages)) if self.stages[at].above is None]
-        queues = []
         for at in inputs:
             self.stages[at].above = len(self.stages)
-            queues += [queue for queue in (self.stages[at].queue,) if queue is not None]
         arrivals = () if inputs else tuple(self.arrivals[known:])
-        self.stages.append(Stage(made, tuple(queues), tuple(inputs), arrivals))
+        self.stages.append(Stage(made, tuple(self.stages[at].operator for at in inputs), tuple(inputs), arrivals))
         return made
-
-    def queued(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Queue:
-        """The same with a queue between it and what stands above."""
-        made = self.make(plan, clock, reader, path)
-        queue = self.stages[-1].queue = Queue(made)
-        return queue
 
     def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         base, above = chain_of(plan)
@@ -162,10 +160,10 @@ class Built:
             if isinstance(plan, Select | Project | Hop | Every) or (isinstance(plan, Union) and plan.all)
             else Reader(once=clock.negative and isinstance(plan, Group) and counts_alone(plan))
         )
-        inputs = [self.queued(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
-        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.below.figures for each in inputs])
+        inputs = [self.make(each, clock, below, (*path, k)) for k, each in enumerate(inputs_of(plan))]
+        return Counted(self._above(plan, clock, reader, inputs), plan, path, [each.figures for each in inputs])
 
-    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Queue]) -> Operator:
+    def _above(self, plan: Plan, clock: Clock, reader: Reader, inputs: list[Counted]) -> Operator:
         """The operator of a node over its inputs."""
         match plan:
             case Select():

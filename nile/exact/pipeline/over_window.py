@@ -15,11 +15,11 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from nile.exact.join.threads import pieces_of, together, useful
+from nile.exact.pipeline.figures import Counted as Below
 from nile.exact.pipeline.group import Grouping, instants_cut
 from nile.exact.pipeline.schedule import Clock, Delta, Stateful, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
-from nile.exact.pipeline.stages import Queue
 from nile.exact.plan.algebra import Distinct, Group, Range
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
@@ -43,28 +43,29 @@ _PIECE = 1 << 14
 _PAIRS = 1 << 14
 """Groups that instants touch from which on a thread of their own is worth having to tell of them."""
 _NO_CODES = np.zeros(0, np.int64)
-_NO_TABLE = (np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64), 0)
+_NO_KEYS = np.zeros((0, 0), np.int64)
+_NO_TABLE = np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64)
 
 
-def grouping(clock: Clock, plan: Group, queue: Queue, *, wanted: bool) -> Grouping:
+def grouping(clock: Clock, plan: Group, below: Below, *, wanted: bool) -> Grouping:
     """The operator of a group-by: one that works in one pass, where what it keeps of groups are counts and sums."""
-    stream = queue.below.operator
+    stream = below.operator
     if wanted and isinstance(stream, Stream) and stream.may_line and told_by_line(stream.schema):
-        made = OverWindow(clock, plan, queue, stream)
+        made = OverWindow(clock, plan, below, stream)
         if made.fits:
             return made
-    return Grouping(clock, plan, queue, wanted=wanted)
+    return Grouping(clock, plan, below, wanted=wanted)
 
 
-def distinct(clock: Clock, plan: Distinct, queue: Queue, *, wanted: bool) -> Stateful:
+def distinct(clock: Clock, plan: Distinct, below: Below, *, wanted: bool) -> Stateful:
     """The operator of DISTINCT: over a stream, groups by all columns, of which nothing else is told."""
-    stream, names = queue.below.operator, plan.schema.names
+    stream, names = below.operator, plan.schema.names
     alone = bool(names) and len(set(names)) == len(names)
     if alone and wanted and isinstance(stream, Stream) and stream.may_line and told_by_line(stream.schema):
-        made = DistinctOverWindow(clock, Group(plan.input, tuple(names), ()), queue, stream)
+        made = DistinctOverWindow(clock, Group(plan.input, tuple(names), ()), below, stream)
         if made.fits:
             return made
-    return Bag(clock, "distinct", [queue], plan.schema, wanted=wanted)
+    return Bag(clock, "distinct", [below], plan.schema, wanted=wanted)
 
 
 _View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]], Array]
@@ -75,11 +76,12 @@ line's columns it is (-1: none), and where it says what it has; true for each tu
 class _Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
-    DERIVED: ClassVar = ("tuples", "signs", "pairs", "taken", "numbers", "sides", "empty", "views", "runs")
+    DERIVED: ClassVar = ("tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs")
 
     def __init__(self, room: int, words: int, width: int) -> None:
         self.tuples = roomy(3 * room).reshape(3, room)
         self.signs = roomy(room, np.int8)
+        self.codes = roomy(room)
         self.pairs = roomy(6 * room).reshape(6, room)
         self.taken = roomy(words * room).reshape(words, room)
         self.numbers = roomy(2 * width * room).reshape(2, width, room)
@@ -95,7 +97,7 @@ class OverWindow(Grouping):
 
     HELD: ClassVar[tuple[str, ...]] = ("_stream",)
     DERIVED: ClassVar[tuple[str, ...]] = (
-        "_queue",
+        "_below",
         "_window",
         "_latest",
         "_line",
@@ -111,10 +113,10 @@ class OverWindow(Grouping):
         "_numbers",
     )
 
-    def __init__(self, clock: Clock, plan: Group, queue: Queue, stream: Stream) -> None:
-        super().__init__(clock, plan, queue)
+    def __init__(self, clock: Clock, plan: Group, below: Below, stream: Stream) -> None:
+        super().__init__(clock, plan, below)
         assert isinstance(stream.window, Range)
-        self._queue, self._stream, self._window = queue, stream, stream.window.ns
+        self._below, self._stream, self._window = below, stream, stream.window.ns
         self._latest = NEVER - 1 - self._window  # what comes from then on never leaves
         read = [key[1] for key in self._states if isinstance(key[1], int)]
         self._line = Line(stream.schema, self._table, self._by, read)
@@ -160,24 +162,37 @@ class OverWindow(Grouping):
 
     def step(self, to: int) -> Delta:
         """All changes up to and at `to`."""
-        stream = self._stream
-        begun = self._shown or self._by
-        if not begun or self._queue.waits or not stream.arrivals.goes_straight(to, self._latest):
-            return self._apart(to)
-        line, table = self._line, self._table
-        if not stream.lined(line) or (line.encoder.values and line.is_wordy):
+        stream, line, table, below = self._stream, self._line, self._table, self._below
+        came = None
+        if (self._shown or self._by) and not below.waiting:
+            came = stream.straight(line, to, self._latest)
+        if came is None:
             return self._apart(to)
         self._local_clock = to
-        ts, rows = stream.arrived(to)
-        n, held, scratch = self._slid(to, ts, rows)
+        n, held, scratch = self._slid(to, *came)
         if not n:
             return empty(self.schema)
-        came = ts.shape[0]
-        gone = n - came
-        self._queue.stepped(came, gone)
-        stream.negative += gone
-        out = self._changed(n, held, scratch)
+        arrived = came[0].shape[0]
+        gone = n - arrived
+        below.positive += arrived
+        below.negative += gone
+        if self._tally is not None:
+            self._tally.now = self._counts  # the same, counted once
+        if self._parts:
+            view = scratch.views.get((n, held))
+            if view is None:
+                view = scratch.views[n, held] = self._viewed(n, held, scratch)
+            touches, parts, counted = view
+            touches.room = self._counts.shape[0]
+            if n > _ROOM:
+                self._share(touches, n)
+            nulls = self._place[3] != 0
+            for state, words, column, places in parts:
+                there = line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
+                state.note(touches, words, there, places)
+        out = self._delta(held, scratch)
         if gone:
+            stream.negative += gone
             line.forget()
         if table is not None and table.encoder.values:
             table.tidy()
@@ -192,35 +207,46 @@ class OverWindow(Grouping):
     def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""
         line, place = self._line, self._place
-        codes, table = _NO_CODES, self._table
-        if table is not None:
-            few = ts.shape[0] <= _ROOM
-            codes = table.codes(words_of(rows, self._by, table.encoder)) if few else self._codes(table, rows)
-            if self._counts.shape[0] < (room := table.room):
-                self._counts, self._births = grown(self._counts, room), grown(self._births, room)
-                self._mark = grown(self._mark, room, -1)
+        keys, codes, table, scratch = _NO_KEYS, _NO_CODES, self._table, self._scratch
+        many = ts.shape[0] >= _PIECE and table is not None
+        threads = useful(self.clock.threads, ts.shape[0], _PIECE) if many else 1
+        if table is not None and threads == 1 and ts.shape[0] <= _ROOM:
+            keys, codes = words_of(rows, self._by, table.encoder), scratch.codes
+        elif table is not None:
+            codes = self._codes(table, rows)
+            self._make_room(table.room)
         words = words_of(rows, line.beside, line.encoder)
-        if (
-            ts.shape[0] >= _PIECE
-            and table is not None
-            and (threads := useful(self.clock.threads, ts.shape[0], _PIECE)) > 1
-        ):
+        if threads > 1:
             return self._slid_abreast(threads, to, ts, codes, words)
         place[0], place[1], place[2] = line.first, line.held, self._born
-        scratch = self._scratch
         while True:
+            tables = _NO_TABLE
+            if table is not None:
+                tables = table.kept, table.index, table.hashes, table.free, table.meta
+                if self._counts.shape[0] < (room := table.kept.shape[0]):
+                    self._make_room(room)
             done, touched = kernels.slide(
-                to, self._window, ts, codes, words, line.until, line.codes, line.words, line.nulls, place,
-                self._counts, self._births, self._mark, scratch.tuples, scratch.signs, scratch.pairs, scratch.taken,
+                to, self._window, ts, keys, codes, words, *tables, line.until, line.codes, line.words, line.nulls,
+                place, self._counts, self._births, self._mark, scratch.tuples, scratch.signs, scratch.pairs,
+                scratch.taken,
             )  # fmt: skip
             if done >= 0:
                 line.first, line.held, self._born = place[:3].tolist()
                 return done, touched, scratch
+            if done == -2 and table is not None:
+                table.grow()
+                continue
             nulls, tuples, most = place[3:6].tolist()
             if tuples > scratch.signs.shape[0]:
                 scratch = _Scratch(tuples, line.encoder.width, self._width)
             line.make_room(most, nulls=bool(nulls))
             place[0] = line.first
+
+    def _make_room(self, groups: int) -> None:
+        """Have room for codes of groups below this."""
+        if self._counts.shape[0] < groups:
+            self._counts, self._births = grown(self._counts, groups), grown(self._births, groups)
+            self._mark = grown(self._mark, groups, -1)
 
     def _slid_abreast(
         self, threads: int, to: int, ts: Array, codes: Array, words: Array
@@ -258,24 +284,6 @@ class OverWindow(Grouping):
         self._place[3] = any(nulls)
         return n, held, scratch
 
-    def _changed(self, n: int, held: int, scratch: _Scratch) -> Delta:
-        """Let states take the tuples in, and tell the rows of groups that have changed."""
-        if self._tally is not None:
-            self._tally.now = self._counts  # the same, counted once
-        view = scratch.views.get((n, held))
-        if view is None:
-            view = scratch.views[n, held] = self._viewed(n, held, scratch)
-        touches, parts, counted = view
-        if parts:
-            touches.room = self._counts.shape[0]
-            if n > _ROOM:
-                self._share(touches, n)
-            nulls = self._place[3] != 0
-            for state, words, column, places in parts:
-                there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
-                state.note(touches, words, there, places)
-        return self._delta(held, scratch)
-
     def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
         """What states are given of so many tuples and pairs in scratch."""
         tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
@@ -288,30 +296,31 @@ class OverWindow(Grouping):
         return touches, parts, everyone(n)
 
     def _delta(self, held: int, scratch: _Scratch) -> Delta:
+        """The rows of groups that have changed."""
         table, asked = self._table, self._asked
         keys = 0 if table is None else table.encoder.width
         numbers = 1 + keys + len(asked)
-        kept, index, hashes, free, meta, mask = _NO_TABLE if table is None else (
-            table.kept, table.index, table.hashes, table.free, table.meta, table.encoder.mask
-        )  # fmt: skip
+        tables, mask = _NO_TABLE, 0
+        if table is not None:
+            tables, mask = (table.kept, table.index, table.hashes, table.free, table.meta), table.encoder.mask
         old, new = scratch.sides
         given = old, new, table is not None, mask, self._read_as
         beyond = 0 if self._plain else self._width
         pieces = useful(self.clock.threads, held, _PAIRS) if scratch.runs is not None else 1
         while True:  # where numbers alone do not tell all, once more with what they were read from
             if pieces > 1:
-                n, gone, odd, out, sign = self._told_abreast(pieces, held, scratch, numbers + beyond, kept, given)
+                n, gone, odd, out, sign = self._told_abreast(pieces, held, scratch, numbers + beyond, tables[0], given)
             else:
                 sign = roomy(2 * held, np.int8)
                 out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
                 n, gone, odd = kernels.tell(
-                    held, scratch.pairs, *given, self._counts, kept, index, hashes, free, meta, scratch.empty, out, sign
+                    held, scratch.pairs, *given, self._counts, *tables, scratch.empty, out, sign
                 )  # fmt: skip
             if beyond == self._width or not odd & kernels.NO_NUMBER:
                 break
             beyond = self._width
         if pieces > 1 and table is not None:
-            kernels.forget(held, scratch.pairs, self._counts, index, hashes, free, meta, scratch.empty)
+            kernels.forget(held, scratch.pairs, self._counts, *tables[1:], scratch.empty)
         if not n:
             return empty(self.schema)
         if n < sign.shape[0]:

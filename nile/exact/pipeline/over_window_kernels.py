@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import inlined, kernel
-from nile.exact.state.rows_kernels import release_codes
+from nile.exact.state.rows_kernels import intern_words, release_codes
 from nile.exact.state.totals.states import DOUBLE, ROWS, WHOLE
 
 Array = np.ndarray[Any, Any]
@@ -53,8 +53,14 @@ def slide(
     to: int,
     window: int,
     ts: Array,
+    new_keys: Array,
     new_codes: Array,
     new_words: Array,
+    kept: Array,
+    index: Array,
+    hashes: Array,
+    free: Array,
+    meta: Array,
     until: Array,
     codes: Array,
     words: Array,
@@ -70,14 +76,19 @@ def slide(
 ) -> tuple[int, int]:
     """Put rows into the line of a window, let go of those that leave by `to`, and number the pairs that both touch.
 
-    ts: int64 [n]; new_codes: int64 [n], [0]: all have code 0; new_words: int64 [n, w + masks], the last of which say
-    what is null; until int64 [room], codes int32 [room] or [0], words int64 [room, w], nulls uint8 [room or 0, b]: of a
-    `Line`; counts, births: int64 [groups], as of `group_kernels.count_pairs`, mark as of `number_pairs` there; tuples,
-    pairs, place: as above; signs: int8 [room]; taken: int64 [w + masks, room], the words of each tuple.
+    ts: int64 [n]; new_keys: int64 [n, k], keys whose codes are looked up here, with kept, index, hashes, free, meta of
+    their `RowTable`, [0, 0]: they are known; new_codes: int64 [at least n], [0]: all have code 0; new_words: int64
+    [n, w + masks], the last of which say what is null; until int64 [room], codes int32 [room] or [0], words int64
+    [room, w], nulls uint8 [room or 0, b]: of a `Line`; counts, births: int64 [groups], as of
+    `group_kernels.count_pairs`, mark as of `number_pairs` there; tuples, pairs, place: as above; signs: int8 [room];
+    taken: int64 [w + masks, room], the words of each tuple.
     Returns how many tuples and pairs there are; (-1, 0) with too little room: place says how much there has to be
-    (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done; the next call has so much.
+    (TUPLES of scratch, MOST of the line, NULLS of those), and nothing is done; the next call has so much; (-2, 0) where
+    the table of keys has to grow.
     Of one instant what leaves is first.  O(1) a tuple.
     """
+    if new_keys.shape[1] > 0 and intern_words(new_keys, 0, new_codes, index, kept, hashes, free, meta) < ts.shape[0]:
+        return -2, 0
     size = until.shape[0]
     width = words.shape[1]
     first = place[FIRST]

@@ -18,6 +18,7 @@ from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
 from nile.exact.pipeline.schedule import EARLIEST, Changes, Clock, Delta, Operator, Stateful
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
+from nile.exact.pipeline.sources.incoming import Named
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
@@ -102,7 +103,8 @@ class Pipeline:
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._built.stages[-1].operator = self._root
         marks = [*(each.nth for each in self._built.arrivals), *(each.next_leaving for each in self._built.streams)]
-        self.stages = Stages(self._built.stages, marks, self._pairs if self._built.joins else None, self._tell)
+        pairs = self._pairs if self._built.joins else None
+        self.stages = Stages(self._built.stages, marks, pairs, self._tell, self._built.is_pushed)
         self.deferred = False
         """Whether what comes waits until its operators are run (`stages`), or `settle` is called."""
         self._found: list[Changes] = []
@@ -115,10 +117,13 @@ class Pipeline:
         """The columns of the output."""
         return self.plan.schema
 
-    def push(self, name: str, ts: Array, rows: Any) -> list[Changes]:
+    def push(
+        self, name: str, ts: Array, rows: Any, now: int | None = None, named: Named | None = None
+    ) -> list[Changes]:
         """Push tuples of one stream (ts int64 [n] ns, not decreasing; rows [n]); returns the final changes so far.
 
-        An instant is emitted only once every stream has passed it, or `advance` says so.
+        An instant is emitted only once every stream has passed it, or `advance` says so; now: as if it said so after.
+        named: which columns of rows these are.
         Raises UnknownStream, TimestampOrderError; ConfigError after `finish` or `close`.
         """
         if name not in self._last:
@@ -130,11 +135,14 @@ class Pipeline:
         if n:
             last = self._ordered(name, times)
             for each in self._arrivals[name]:
-                each.push(times, rows)
+                each.push(times, rows, named)
             self._last[name] = last
             if last - 1 > self._passed[name]:
                 self._passed[name] = last - 1
             self._counts["tuples"] += n
+            self.stages.came += n
+        if now is not None and now > self._advanced:
+            self._reach(now)
         return self._ready()
 
     @property
@@ -179,16 +187,19 @@ class Pipeline:
 
         certain: `now` is an instant there is, where rows of stored relations may begin; else the first is a tuple's.
         """
-        now = int(now)
         if now > self._advanced:
-            self._advanced = now
-        for name, passed in self._passed.items():
-            if passed < now:
-                self._passed[name] = now
+            self._reach(int(now))
         stages = self.stages
         if self._advanced <= stages.to <= stages.done and not self._found and self._clock.origin is not None:
             return []
         return self._work(self._advanced, certain=certain)
+
+    def _reach(self, now: int) -> None:
+        """As `advance`, later than before, but for what follows."""
+        self._advanced = now
+        for name, passed in self._passed.items():
+            if passed < now:
+                self._passed[name] = now
 
     def close(self, name: str) -> list[Changes]:
         """Declare that a stream has ended; returns the resulting changes."""
@@ -322,8 +333,7 @@ class Pipeline:
                 f"stream {name!r}: needed a pipeline that takes tuples; got one after finish; make a new one"
             )
         floor = max(self._last[name], passed + 1) if passed > EARLIEST else EARLIEST
-        first = int(times[0])
-        if times.shape[0] == 1 and first >= floor:
+        if (first := int(times[0])) >= floor and times.shape[0] == 1:
             return first
         falls = times[1:] < times[:-1]  # centuries apart, a difference would not fit
         if first < floor or falls.any():
@@ -338,7 +348,14 @@ class Pipeline:
     def _ready(self) -> list[Changes]:
         """Work on the instants that every stream has passed."""
         to = min(min(self._passed.values()), max(self._advanced, max(self._last.values())))
-        return self._work(to, certain=False) if self._clock.origin is None else self._worked(to)
+        if self._clock.origin is None or self.deferred:
+            return self._work(to, certain=False)
+        if to > (stages := self.stages).to:
+            stages.to = to
+        if stages.done < stages.to:
+            stages.settle()
+        found, self._found = self._found, []
+        return found
 
     def _work(self, to: int, *, certain: bool) -> list[Changes]:
         """Up to and at `to`; certain: that instant exists even where no tuple has it."""
@@ -348,17 +365,8 @@ class Pipeline:
             if origin is None or origin > to:
                 return []
             self._clock.origin = origin
-        return self._worked(to)
-
-    def _worked(self, to: int) -> list[Changes]:
-        """Up to and at `to`, which is not before the first instant there is."""
-        if to > self.stages.to:
-            self.stages.to = to
-        if self.deferred:
-            return []
-        if self.stages.done < self.stages.to:
-            self.stages.settle()
-        return self.taken() if self._found else []
+        self.stages.to = max(self.stages.to, to)
+        return [] if self.deferred else self.settle()
 
     def settle(self) -> list[Changes]:
         """Work on all that waits; returns the changes that `taken` has not."""

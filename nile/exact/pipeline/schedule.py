@@ -41,29 +41,29 @@ class Changes:
     """Changes: ts int64 [n] ns, not decreasing; sign int8 [n], +1 added and -1 removed; rows RecordBatch [n] or the
     `Columns` of one.  Only to be read.
 
-    gone: how many go, -1 where nobody has counted.
+    gone: how many go; -1: nobody has counted, which is done when somebody asks; counted: what is known of it.
     """
 
-    __slots__ = ("_gone", "given", "sign", "ts")
+    __slots__ = ("counted", "given", "sign", "ts")
 
     def __init__(self, ts: Array, sign: Array, rows: Any, gone: int = -1) -> None:
         self.ts = ts
         self.sign = sign
         self.given = rows
-        self._gone = gone
+        self.counted = gone
+
+    @property
+    def gone(self) -> int:
+        """Rows that go, counted once.  Who has little time looks at `counted` first."""
+        if self.counted < 0:
+            self.counted = int(np.count_nonzero(self.sign < 0))
+        return self.counted
 
     @property
     def rows(self) -> Any:
         """The rows as a RecordBatch, made when it is first asked for."""
         self.given = made(self.given)
         return self.given
-
-    @property
-    def gone(self) -> int:
-        """Rows that go, counted once."""
-        if self._gone < 0:
-            self._gone = int(np.count_nonzero(self.sign < 0))
-        return self._gone
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
@@ -83,17 +83,17 @@ class Delta(Changes):
         self.ts = ts  # as above: a call to there costs as much
         self.sign = sign
         self.given = rows
-        self._gone = gone
+        self.counted = gone
         self.until = until
         self.times = times
 
     def made_into(self, rows: Any) -> Delta:
         """The same with other rows, one for one."""
-        return Delta(self.ts, self.sign, rows, self.until, self.times, self._gone)
+        return Delta(self.ts, self.sign, rows, self.until, self.times, self.counted)
 
     def standing_for(self, times: Array) -> Delta:
         """The same, of which each row stands for so many."""
-        return Delta(self.ts, self.sign, self.given, self.until, times, self._gone)
+        return Delta(self.ts, self.sign, self.given, self.until, times, self.counted)
 
     @property
     def weight(self) -> Array:

@@ -10,109 +10,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nile.exact.pipeline.figures import Counted
 from nile.exact.pipeline.schedule import EARLIEST, Delta
 from nile.exact.pipeline.sources.incoming import Incoming
-from nile.exact.state.held import Held, State
 
-__all__ = ["Queue", "Ran", "Stage", "Stages"]
+__all__ = ["Ran", "Stage", "Stages"]
 
 _MOST = 1 << 16  # events of a step
 _FIRST = 1 << 8
 _PAIRS = 1 << 20  # pairs that a step should not make more of
 
 
-class Queue:
-    """What an operator has made and the one above has not taken, which sees the operator itself.
-
-    With nothing in it a step is a step of the operator.
-    """
-
-    KIND: ClassVar = "queue"
-    HELD: ClassVar = ("below",)
-    DERIVED: ClassVar = ("schema", "_waiting", "_time")
-
-    def __init__(self, below: Counted) -> None:
-        self.below = below
-        self.schema = below.schema
-        self._waiting: deque[tuple[int, Delta, int]] = deque()
-        self._time: int | None = None  # of what was taken last; None: of the operator as it is
-
-    def fill(self, to: int) -> int:
-        """Let the operator work up to an instant; how many tuples came out of it."""
-        delta = self.below.step(to)
-        self._waiting.append((to, delta, self.below.time()))
-        return len(delta)
-
-    def step(self, to: int) -> Delta:
-        """All that changes up to `to`."""
-        if not self._waiting:
-            self._time = None
-            return self.below.step(to)
-        asked, delta, self._time = self._waiting.popleft()
-        assert asked == to
-        return delta
-
-    def time(self) -> int:
-        """GetTime, as it was when what was taken last was made."""
-        return self.below.time() if self._time is None else self._time
-
-    def contents(self) -> Any:
-        """The rows that hold now: nothing waits."""
-        return self.below.contents()
-
-    def capture(self) -> State:
-        """As the operator's: nothing waits."""
-        return self.below.capture()
-
-    def restore(self, held: Held) -> None:
-        """Of the operator."""
-        self.below.restore(held)
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits."""
-        return bool(self._waiting)
-
-    def stepped(self, came: int, gone: int) -> None:
-        """The one above has taken so many tuples from the operator itself, of which nothing waited."""
-        self._time = None
-        self.below.positive += came
-        self.below.negative += gone
-
-    @property
-    def first(self) -> int:
-        """Tuples of what is taken next."""
-        return len(self._waiting[0][1]) if self._waiting else 0
-
-    @property
-    def tuples(self) -> int:
-        """Tuples that wait."""
-        return sum(len(delta) for _, delta, _ in self._waiting)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of them."""
-        return sum(int(each.ts.nbytes + each.sign.nbytes + each.rows.nbytes) for _, each, _ in self._waiting)
-
-    @property
-    def memory(self) -> int:
-        return self.below.memory + self.waiting_bytes
-
-
 @dataclass(slots=True)
 class Stage:
-    """One operator.  inputs, below: the queues it reads, and who fills them; arrivals: the streams it reads itself;
-    queue, above: what it fills and for whom, None at the root; turn: how many instants it has come to.
+    """One operator.  inputs, below: those whose queues it reads, and where they are; arrivals: the streams it reads
+    itself; above: for whom it fills its own queue, None at the root; turn: how many instants it has come to.
     """
 
     operator: Counted
-    inputs: tuple[Queue, ...]
+    inputs: tuple[Counted, ...]
     below: tuple[int, ...]
     arrivals: tuple[Incoming, ...]
-    queue: Queue | None = None
     above: int | None = None
     turn: int = 0
 
@@ -131,24 +51,40 @@ class Stages:
     """The operators of a plan, inputs before what reads them, and the instants that they have yet to come to.
 
     marks: of each stream the instant by which it has so many events more, None where it has fewer; pairs: made by joins
-    so far, None without any; tell: takes what comes out at the root.
+    so far, None without any; tell: takes what comes out at the root; came: tuples pushed so far; pushed: whether all
+    that streams bring is pushed, and none is made by operators.
     """
 
     HELD: ClassVar = ("stages", "to", "done", "steps")
-    DERIVED: ClassVar = ("marks", "pairs", "tell", "_instants", "_first", "_last", "_events", "_asked")
+    DERIVED: ClassVar = (
+        "marks",
+        "pairs",
+        "tell",
+        "_instants",
+        "_first",
+        "_last",
+        "_events",
+        "_asked",
+        "came",
+        "pushed",
+        "_few",
+    )
 
     stages: list[Stage]
     marks: Sequence[Callable[[int], int | None]]
     pairs: Callable[[], int] | None
     tell: Callable[[Delta], None]
+    pushed: bool
     to: int = EARLIEST
     done: int = EARLIEST
     steps: int = 0
+    came: int = 0
     _instants: deque[int] = field(default_factory=deque)
     _first: int = 0
     _last: int = EARLIEST
     _events: int = _FIRST
     _asked: int = _FIRST
+    _few: int = 0  # as long as fewer than so many came, no stream has as many events as a step may have
 
     def resume(self, done: int) -> None:
         """Go on after an instant that all have come to."""
@@ -170,6 +106,7 @@ class Stages:
 
     def ready(self) -> list[int]:
         """Which can run now."""
+        self._level()
         decided, more = self._first + len(self._instants), self._last < self.to
         found = []
         for number, stage in enumerate(self.stages):
@@ -193,14 +130,15 @@ class Stages:
 
     def run(self, number: int) -> Ran:
         """Let one that is ready come to its next instant."""
+        self._level()
         stage = self.stages[number]
         if stage.turn == self._first + len(self._instants):
             self._decide()
         now = self._instants[stage.turn - self._first]
         before, pairs = sum(each.taken for each in stage.arrivals), 0 if self.pairs is None else self.pairs()
         came = sum(each.first for each in stage.inputs)
-        if stage.queue is not None:
-            went = stage.queue.fill(now)
+        if stage.above is not None:
+            went = stage.operator.fill(now)
         else:
             delta = stage.operator.step(now)
             went = len(delta)
@@ -211,7 +149,7 @@ class Stages:
         stage.turn += 1
         if self.pairs is not None:
             self._measured(self.pairs() - pairs)
-        return Ran(came + sum(each.taken for each in stage.arrivals) - before, went, stage.queue is None)
+        return Ran(came + sum(each.taken for each in stage.arrivals) - before, went, stage.above is None)
 
     def settle(self) -> None:
         """Let all come to all instants that wait, one after another."""
@@ -229,15 +167,21 @@ class Stages:
             self._first += 1
             self.done = now
             self.tell(delta)
+
+    def _level(self) -> None:
+        """All have come as far as the last of them, the root, also where `settle` has let them."""
         for stage in self.stages:
-            stage.turn = self._first
+            stage.turn = max(stage.turn, self._first)
 
     def _decide(self) -> None:
         least, before, last = self.to, self._last, self._events - 1
-        for mark in self.marks:
-            at = mark(last)
-            if at is not None and before < at < least:
-                least = at
+        if self.came >= self._few or last < _MOST - 1:
+            for mark in self.marks:
+                at = mark(last)
+                if at is not None and before < at < least:
+                    least = at
+            if self.pushed and all(mark(_MOST // 2) is None for mark in self.marks):
+                self._few = self.came + _MOST // 2 - 1
         self._last = least
         self._instants.append(least)
         self._asked = self._events

@@ -40,7 +40,7 @@ class Passed(NamedTuple):
     counts: empty where there is nothing to count.
     """
 
-    changes: list[Changes]
+    changes: Sequence[Changes]
     counts: Sequence[tuple[int, int]]
 
 
@@ -59,7 +59,9 @@ class Tail:
         self.threads = threads
         self.nodes = tuple(nodes)
         self.append = append
-        self._picks = picks_of(self.nodes)
+        self.picks = picks_of(self.nodes)
+        """Where the columns at the top are below, if nothing but that is done to rows; None: there is more to it."""
+        self._passes = self.picks is not None or not self.nodes
         self.counts = [[0, 0] for _ in nodes]
         self.held: list[int | None] = [None] * len(nodes)
 
@@ -70,10 +72,12 @@ class Tail:
         """
         if not changes:
             return _NOTHING
-        if not (self.nodes or self.append):
-            return Passed([each for each in changes if len(each)], ())
-        if self._picks is not None and not (self.append and any(each.gone for each in changes)):
-            return self._picked(changes, self._picks)
+        if (plain := self.plainly(changes)) is not None:
+            if (picks := self.picks) is None:
+                return plain
+            schema = self.nodes[-1].schema
+            own = [Changes(each.ts, each.sign, picked(each.given, picks, schema), each.gone) for each in plain.changes]
+            return Passed(own, plain.counts)
         counts = [(0, 0)] * len(self.nodes)
         out = []
         for each in changes:
@@ -95,15 +99,17 @@ class Tail:
                     out.append(Changes(ts, sign, rows, gone))
         return Passed(out, counts)
 
-    def _picked(self, changes: Sequence[Changes], picks: Sequence[int]) -> Passed:
-        """As `passed`, where columns are only passed on."""
-        out, n, went, schema = [], 0, 0, self.nodes[-1].schema
+    def plainly(self, changes: Sequence[Changes]) -> Passed | None:
+        """As `passed`, with rows of which the columns are still to be picked (`picks`); None: there is more to do."""
+        if not self._passes:
+            return None
+        n = gone = 0
         for each in changes:
-            if rows := each.sign.shape[0]:
-                gone = each.gone
-                n, went = n + rows, went + gone
-                out.append(Changes(each.ts, each.sign, picked(each.given, picks, schema), gone))
-        return Passed(out, ((n - went, went),) * len(self.nodes))
+            n += each.sign.shape[0]
+            gone += each.counted if each.counted >= 0 else each.gone
+        if gone and self.append:
+            return None
+        return Passed(changes, ((n - gone, gone),) * len(self.nodes))
 
     def add(self, passed: Passed) -> None:
         """Count what came out."""

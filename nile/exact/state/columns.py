@@ -25,9 +25,9 @@ _FEW = 16
 """Rows up to which a message costs less than columns, and heads are kept."""
 _PLACES = tuple(range(64))
 """Of columns that only get other names."""
-_HEADS: dict[tuple[int, int, tuple[int, ...]], tuple[Any, Array | None, Array, int]] = {}
-"""By the identity of a schema, rows, and places of columns: the schema, the head of a message in words (None: Arrow
-does not lay it out like that), the places, and words of the message."""
+_HEADS: dict[tuple[int, int, tuple[int, ...], tuple[int, ...] | None], tuple[Any, Array | None, Array, int]] = {}
+"""By the identity of a schema, rows, places of columns, and which of these: the schema, the head of a message in words
+(None: Arrow does not lay it out like that), the places, and words of the message."""
 
 
 class Columns:
@@ -102,27 +102,26 @@ class Numbers(Columns):
         return self.columns[at]
 
 
-def stamped(ts: Array, sign: Array, rows: Any, schema: Any, stamps: int) -> Any:
-    """A RecordBatch of a schema: ts int64 [n] and sign int8 [n] (of these as many as `stamps` says), then `rows`."""
-    n = ts.shape[0]
+def stamped(ts: Array, sign: Array, rows: Any, schema: Any, stamps: int, picks: tuple[int, ...] | None = None) -> Any:
+    """A RecordBatch of a schema: ts int64 [n] and sign int8 [n] (of these as many as `stamps` says), then `rows`.
+
+    picks: which of their columns, in this order; None: all.
+    """
+    n = sign.shape[0]
     if type(rows) is Numbers and 0 < n <= _FEW and n == rows.num_rows:
-        known = _HEADS.get((id(schema), n, rows.places))
+        key = id(schema), n, rows.places, picks
+        known = _HEADS.get(key)
         if known is None or known[0] is not schema:
-            known = _head(schema, n, rows.places, stamps)
-        _, head, places, size = known
+            places = rows.places if picks is None else tuple(rows.places[at] for at in picks)
+            known = _HEADS[key] = _head(schema, n, places, stamps)
+        _, head, at, size = known
         if head is not None:
-            return _message(head, ts, sign, stamps, rows.words, places, size, schema)
+            out = np.empty(size, np.int64)
+            kernels.laid(head, ts, sign, stamps, rows.words, at, out)
+            return pa.ipc.read_record_batch(pa.py_buffer(out), schema)
+    own = rows.columns if picks is None else list(map(rows.columns.__getitem__, picks))
     columns = [in_place(np.ascontiguousarray(each), kind) for each, kind in zip((ts, sign)[:stamps], schema.types)]  # noqa: B905
-    return pa.RecordBatch.from_arrays([*columns, *rows.columns], schema=schema)
-
-
-def _message(
-    head: Array, ts: Array, sign: Array, stamps: int, words: Array, places: Array, size: int, schema: Any
-) -> Any:
-    """A batch as a message that is read where it lies."""
-    out = np.empty(size, np.int64)
-    kernels.laid(head, ts, sign, stamps, words, places, out)
-    return pa.ipc.read_record_batch(pa.py_buffer(out), schema)
+    return pa.RecordBatch.from_arrays([*columns, *own], schema=schema)
 
 
 def _head(schema: Any, n: int, places: tuple[int, ...], stamps: int) -> tuple[Any, Array | None, Array, int]:
@@ -139,14 +138,15 @@ def _head(schema: Any, n: int, places: tuple[int, ...], stamps: int) -> tuple[An
     if not odd and size > body:
         head = message.view(np.int64)[: size - body].copy()
         try:
-            same = _message(head, ts, sign, stamps, words, where, size, schema).equals(batch)
+            out = np.empty(size, np.int64)
+            kernels.laid(head, ts, sign, stamps, words, where, out)
+            same = pa.ipc.read_record_batch(pa.py_buffer(out), schema).equals(batch)
         except pa.ArrowException:
             same = False
         head = head if same else None
     if len(_HEADS) >= 4096:
         _HEADS.clear()
-    found = _HEADS[id(schema), n, places] = schema, head, np.array(places, np.int64), size
-    return found
+    return schema, head, np.array(places, np.int64), size
 
 
 def columns_of(rows: Any, schema: Any = None) -> Columns:
@@ -170,7 +170,7 @@ def picked(rows: Any, places: Sequence[int], schema: Any) -> Columns:
         return Columns([rows.column(at) for at in places], schema, rows.num_rows)
     columns = rows.columns
     if places != _PLACES[: len(columns)]:
-        columns = [columns[at] for at in places]
+        columns = list(map(columns.__getitem__, places))
     return Columns(columns, schema, rows.num_rows, rows.known)
 
 
@@ -178,11 +178,10 @@ def words_of(rows: Any, places: Sequence[int], encoder: Encoder) -> Array:
     """As `Encoder.encode` of these columns of a RecordBatch or of Columns: int64 [n, width], only to be read."""
     if type(rows) is not Columns or (known := rows.known) is None or encoder.values:
         return encoder.encode([rows.column(at) for at in places], rows.num_rows)
-    own = rows.columns
-    columns = [own[at] for at in places]
+    columns = map(rows.columns.__getitem__, places)
     key = (encoder.exact, *map(id, columns))
     if (found := known.get(key)) is None:
-        found = known[key] = encoder.encode(columns, rows.num_rows)
+        found = known[key] = encoder.encode(list(map(rows.columns.__getitem__, places)), rows.num_rows)
     return found
 
 

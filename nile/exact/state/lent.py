@@ -12,6 +12,8 @@ from nile.exact.state.arrow import pa
 __all__ = ["lent", "lent_together", "roomy"]
 
 Array = np.ndarray[Any, Any]
+_FEW = 1 << 12
+"""Elements that are not large, whatever they are."""
 _SMALL = 16_384
 _LARGE = 1 << 17
 """Bytes from which on memory that numpy lets go of goes back to the system."""
@@ -40,6 +42,8 @@ def roomy(n: int, dtype: Any = np.int64) -> Array:
     Arrow keeps that when an array is let go.  Of numpy's the system clears every page again, under one lock for all
     threads: a third of the time of writing pairs, or of a push.
     """
+    if n <= _FEW:
+        return np.empty(n, dtype)
     size = n * np.dtype(dtype).itemsize
     return np.empty(n, dtype) if size < _LARGE else np.frombuffer(pa.allocate_buffer(size), dtype)
 

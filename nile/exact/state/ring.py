@@ -90,7 +90,7 @@ class Ring:
     def forget(self) -> None:
         """Let go of room after most rows have left, and of values of text that no held row has, where they are many."""
         held = self.newest - self.oldest
-        if self.ts.shape[0] > max(8 * held, 8 * _LEAST):
+        if (size := self.ts.shape[0]) > 8 * _LEAST and size > 8 * held:
             self._resize(max(2 * held, _LEAST))
         for word, values in self.encoder.values.items():
             if len(values) > 2 * (self.newest - self.oldest) + _SLACK:

@@ -74,7 +74,7 @@ class RowTable:
             )  # fmt: skip
             if done == words.shape[0]:
                 return codes
-            self._grow()
+            self.grow()
 
     @property
     def numbers(self) -> bool:
@@ -110,7 +110,8 @@ class RowTable:
         """Codes in use, ascending: int64."""
         return np.flatnonzero(self.hashes[: self.meta[_USED]] >= 0)
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """Have room for more rows, where there is none."""
         if self.meta[_FREE] == 0 and self.meta[_USED] == self.room:
             size = 2 * self.room
             self.kept = grown(self.kept, size)

@@ -57,6 +57,28 @@ def repeated(words: Array, row: int) -> bool:
     return same
 
 
+@part
+def interned(words: Array, row: int, index: Array, kept: Array, hashes: Array, free: Array, meta: Array) -> int:
+    """The code of one row, -1: it is new, and there is no room.  As `intern_words`."""
+    h = hashed(words, row)
+    code, at = found(words, row, h, index, kept, hashes)
+    if code < 0:
+        if meta[LIVE] >= index.shape[0] // 2 or (meta[FREE] == 0 and meta[USED] == kept.shape[0]):
+            return -1
+        if meta[FREE] > 0:
+            meta[FREE] -= 1
+            code = free[meta[FREE]]
+        else:
+            code = meta[USED]
+            meta[USED] += 1
+        meta[LIVE] += 1
+        for c in range(words.shape[1]):
+            kept[code, c] = words[row, c]
+        hashes[code] = h
+        index[at] = code + 1
+    return int(code)
+
+
 @kernel
 def intern_words(
     words: Array, start: int, codes: Array, index: Array, kept: Array, hashes: Array, free: Array, meta: Array
@@ -66,27 +88,13 @@ def intern_words(
     words, kept: int64 [n, w], [capacity, w]; index: int64 [power of two], code + 1 or 0; hashes: int64 [capacity];
     free: int64 [capacity], a stack; meta: as above.  Room ends when kept is full or the index more than half full.
     """
-    room = index.shape[0] // 2
     for i in range(start, words.shape[0]):
         if i > start and repeated(words, i):
             codes[i] = codes[i - 1]
             continue
-        h = hashed(words, i)
-        code, at = found(words, i, h, index, kept, hashes)
+        code = interned(words, i, index, kept, hashes, free, meta)
         if code < 0:
-            if meta[LIVE] >= room or (meta[FREE] == 0 and meta[USED] == kept.shape[0]):
-                return i
-            if meta[FREE] > 0:
-                meta[FREE] -= 1
-                code = free[meta[FREE]]
-            else:
-                code = meta[USED]
-                meta[USED] += 1
-            meta[LIVE] += 1
-            for c in range(words.shape[1]):
-                kept[code, c] = words[i, c]
-            hashes[code] = h
-            index[at] = code + 1
+            return i
         codes[i] = code
     return len(words)
 

@@ -114,7 +114,7 @@ class Commits:
                 while self._to_tell:
                     standing = next(iter(self._to_tell))
                     standing.tell()
-                    self.forget(standing)
+                    self._to_tell.pop(standing, None)
             except BaseException as error:
                 self._tear(error)
                 raise

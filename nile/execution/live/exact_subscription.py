@@ -10,10 +10,11 @@ from typing import Any
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pipeline import Changes
 from nile.exact.pipeline.tail import Passed, Tail
+from nile.exact.state.columns import stamped
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.choice import Choice
 from nile.execution.exact.promised import Known
-from nile.execution.exact.run import changed, output_schema
+from nile.execution.exact.run import output_schema
 from nile.execution.live.commits import Commits
 from nile.execution.live.indexed.standing import Indexed
 from nile.execution.live.likeness import alike, counts_of
@@ -73,7 +74,7 @@ class ExactSubscription(Indexed):
         self.choice = choice
         self._may_drop = choice.emit != "changes"
         self.schema = self._output_schema(query, choice)
-        self._names = tuple(self.schema.names)
+        self._names, self._stamps = tuple(self.schema.names), len(self.schema) - len(query.plan.fields)
         if state is not None and known is not None:
             had = str(state.get("constraints", "")).split("\n")
             known = {text: each for text, each in known.items() if text in had}
@@ -104,11 +105,8 @@ class ExactSubscription(Indexed):
                 self._take(found)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
-        return (
-            f"<nile.Subscription over {', '.join(self._streams)}, emit {self.choice.emit}: {len(self._found)} batches "
-            f"wait, {state}>"
-        )
+        over, state = ", ".join(self._streams), "closed" if self._closed else "open"
+        return f"<nile.Subscription over {over}, emit {self.choice.emit}: {len(self._found)} batches wait, {state}>"
 
     def _output_schema(self, query: Query, choice: Choice) -> pa.Schema:
         return output_schema(query, choice.emit)
@@ -275,7 +273,7 @@ class ExactSubscription(Indexed):
 
     def _step(self, work: Callable[[], list[Changes]]) -> None:
         """Hand out what something that happened leads to, worked out by whoever of those that share it is first."""
-        turn = self._turn
+        turn = self._own_turn if self._place is None else self._turn
         self._own_turn = turn + 1
         made = self._plan.take(turn, work, self._formed, (self._tail_key, self._names), self._sought)
         if made is not None:
@@ -291,9 +289,10 @@ class ExactSubscription(Indexed):
         ahead = self._plan.formed
         if ahead is not None and ahead[0] is found and (made := ahead[1].get((self._tail_key, self._names))):
             return made  # type: ignore[no-any-return]
-        passed = self._tail.passed(found, selected=selected)
-        schema, emit = self.schema, self.choice.emit
-        return passed, [changed(each, schema, emit) for each in passed.changes]
+        tail, schema, stamps, picks = self._tail, self.schema, self._stamps, self._tail.picks
+        if (passed := tail.plainly(found)) is None:
+            passed, picks = tail.passed(found, selected=selected), None
+        return passed, [stamped(each.ts, each.sign, each.given, schema, stamps, picks) for each in passed.changes]
 
     def _given(self, passed: Passed, batches: list[pa.RecordBatch]) -> None:
         self._tail.add(passed)

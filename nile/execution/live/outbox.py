@@ -254,11 +254,12 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
 
     def tell(self) -> None:
         """Call the callback with what waits.  A batch waits until the call is over: checkpoints meanwhile hold it."""
-        while (call := self._callback) is not None and (waiting := self._found.waiting):
-            fault = INTERRUPTS.calling(call, waiting[0])
+        found = self._found
+        while (call := self._callback) is not None and found.waiting:
+            fault = INTERRUPTS.calling(call, found.waiting[0])
             if fault is not None:
                 self._commits.fault(fault)
-            self._handed += self._waits.popleft().num_rows
+            self._handed += found.popleft().num_rows
 
     def seal(self, files: Files, least: int) -> None:
         """Move outputs that wait to a file of the store, if they take more than `least` bytes of memory.
@@ -312,7 +313,7 @@ class Outbox(ABC):  # what a standing query does is told in `Subscription`
             self._handed = self.outputs
             self.into.take(batch)
             return
-        self._found.append(batch)
+        (self._waits if self._place is None else self._found).waiting.append(batch)
         if self._callback is not None:
             self._commits.wake(self)
             return

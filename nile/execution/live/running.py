@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.exact.pipeline.figures import Path
 from nile.exact.pipeline.pipeline import Changes, Pipeline
+from nile.exact.pipeline.sources.incoming import Named
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Ran, Stages
 from nile.exact.pipeline.tail import Tail, cut
@@ -149,7 +150,7 @@ class Running(Readers):
         """What `arrived` gives next, worked out before readers come to it."""
         self.formed: tuple[list[Changes], dict[Any, Any]] | None = None
         """What was worked out ahead, and what forms of readers made of it, by their keys."""
-        self._places: dict[str, tuple[pa.Schema, list[int] | None, pa.Schema]] = {}
+        self._places: dict[str, tuple[pa.Schema, Named | None]] = {}
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
 
@@ -284,11 +285,16 @@ class Running(Readers):
 
     def arrived(self, name: str, batch: TupleBatch, at: int | None) -> list[Changes]:
         """Take in tuples of a live stream.  at: the instant that all streams have passed by then, if there is one."""
-        if not self.ahead.done:
-            return self._arrived(name, batch.ts, batch.columns, at)
-        return self.ahead.take(self.arrival(name, batch, at))
+        if self.ahead.done:
+            return self.ahead.take(self.arrival(name, batch, at))
+        return self._arrived(name, batch.ts, batch.shared[0] if batch.shared else batch.columns, at)
 
     def _arrived(self, name: str, ts: Array, batch: Columns, at: int | None) -> list[Changes]:
+        if (only := self._plain.get(name)) is not None:
+            known = self._places.get(only.alias)
+            if known is None or known[0] is not batch.schema or known[1] is None:
+                return self.pipeline.push(only.alias, ts, self._named(only, batch), at)
+            return self.pipeline.push(only.alias, ts, batch, at, known[1])
         found = self.push(name, ts, batch)
         if at is not None and (more := self.pipeline.advance(at, certain=False)):
             found += more
@@ -339,11 +345,11 @@ class Running(Readers):
         """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
         known = self._places.get(leaf.alias)
         if known is None or not (batch.schema is known[0] or batch.schema.equals(known[0])):
-            known = self._places[leaf.alias] = (batch.schema, *places(leaf, batch.schema))
-        _, at, schema = known
-        if at is None:
+            at, schema = places(leaf, batch.schema)
+            known = self._places[leaf.alias] = batch.schema, None if at is None else (at, schema)
+        if (named := known[1]) is None:
             return named_leaf(leaf, made(batch).select(list(self.reading.columns(leaf))))
-        return picked(batch, at, schema)
+        return picked(batch, *named)
 
 
 def _raise(error: Exception) -> list[Changes]:

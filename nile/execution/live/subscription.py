@@ -272,11 +272,10 @@ class Subscription(Outbox):
         if len(self._streams) == 1:
             (only,) = self._streams.values()
             return None if only.closed or only.passed is None else only.passed - 1
-        open_ones = [stream for stream in self._streams.values() if not stream.closed]
-        if len(open_ones) > 1:
-            open_ones = [stream for stream in open_ones if not stream.at_will] or open_ones
+        streams = self._streams.values()
+        going = [stream for stream in streams if not (stream.closed or stream.at_will)]
         least: int | None = None
-        for stream in open_ones:
+        for stream in going or [stream for stream in streams if not stream.closed]:
             if stream.passed is None:
                 return None
             if least is None or stream.passed < least:

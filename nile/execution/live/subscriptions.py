@@ -47,6 +47,7 @@ class Subscriptions:
         self._looked: dict[str, int] = {}
         self._groups: list[Selecting] = []
         self._known_units: list[Subscription | Selecting] = []
+        self._told_of: dict[str, tuple[LiveStream, list[Subscription | Selecting]]] = {}
         self._filling: list[Subscription] = []
         self._stale = False
         self.sharing = Sharing()
@@ -91,7 +92,7 @@ class Subscriptions:
             units[id(unit)] = unit
         self._filling = [one for one in self._running if one.into is not None]
         self.scheduled.follow(self._running)
-        self._known_units, self._stale = list(units.values()), False
+        self._known_units, self._told_of, self._stale = list(units.values()), {}, False
         return self._known_units
 
     def schedule(self, asked: Schedule) -> None:
@@ -206,7 +207,11 @@ class Subscriptions:
 
     def arrived(self, stream: LiveStream, name: str, batch: TupleBatch) -> None:
         """Tuples of a stream whose turn has come, for all that read it."""
-        units = [unit for unit in self._units() if unit.streams.get(name) is stream]
+        units = self._units()
+        known = self._told_of.get(name)
+        if known is None or known[0] is not stream:
+            known = self._told_of[name] = stream, [unit for unit in units if unit.streams.get(name) is stream]
+        units = known[1]
         ahead = self._work_ahead(units, name, batch) if len(units) > 1 and len(batch) >= _ABREAST else []
         for unit in units:
             unit.arrived(name, batch)

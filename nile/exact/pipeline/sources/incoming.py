@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,12 @@ from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
 from nile.summaries.errors import UnknownColumn
 
-__all__ = ["Incoming", "applied", "chain_of", "conformed", "picks_of", "projected", "selected"]
+__all__ = ["Incoming", "Named", "applied", "chain_of", "conformed", "picks_of", "projected", "selected"]
 
 _NO_TIMES = np.zeros(0, np.int64)
+
+Named: TypeAlias = tuple[list[int], Any]
+"""Where some columns are, and the schema that they are called by."""
 
 
 def selected(rows: Any, test: Callable[[Any], Any]) -> Array:
@@ -79,10 +82,10 @@ def chain_of(plan: Plan) -> tuple[Plan, list[Select | Project]]:
     return plan, above[::-1]
 
 
-def applied(rows: Any, above: list[Select | Project], counts: Array) -> tuple[Any, Array | None]:
+def applied(rows: Any, above: list[Select | Project], counts: list[int]) -> tuple[Any, Array | None]:
     """(rows after the chain, `Columns` too; the place of each in the input or None for all).
 
-    counts: int64 [1 + nodes of the chain], to which the rows that came in and out of each node are added.
+    counts: [1 + nodes of the chain], to which the rows that came in and out of each node are added.
     """
     counts[0] += rows.num_rows
     at: Array | None = None
@@ -112,11 +115,11 @@ def _end_to_end(arrays: Sequence[Array]) -> Array:
 class Incoming:
     """Tuples of one scan that have been pushed and not yet worked on, after the chain above the scan.
 
-    counts: int64 [1 + nodes of the chain], rows out of each.
+    counts: rows out of the scan and of each node of the chain.
     """
 
     HELD: ClassVar = ("counts", "taken", "back", "_raw", "_kept")
-    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_nodes", "_alike")
+    DERIVED: ClassVar = ("scan", "above", "schema", "_picks", "_nodes", "_alike", "_named", "_own")
 
     def __init__(self, scan: Scan, above: list[Select | Project]) -> None:
         self.scan = scan
@@ -125,16 +128,32 @@ class Incoming:
         self._nodes = range(1 + len(above))
         self._alike: Any = scan.schema
         """A schema that equals the scan's: that of rows that came last."""
+        self._named: Named | None = None
+        self._own: tuple[int, ...] | None = None
+        """Where the columns at the end of the chain are in rows that are `_named` so; None: there is more to it."""
         self.schema = above[-1].schema if above else scan.schema
-        self.counts = np.zeros(1 + len(above), np.int64)
+        self.counts = [0] * (1 + len(above))
         self.taken = 0  # tuples worked on, before the chain
         self.back = TakenBack(self.schema)
         self._raw: deque[Array] = deque()
         self._kept: deque[tuple[Array, Any, Array | None]] = deque()
 
-    def push(self, ts: Array, rows: Any) -> None:
-        """Tuples in time order, none before what was pushed."""
+    def push(self, ts: Array, rows: Any, named: Named | None = None) -> None:
+        """Tuples in time order, none before what was pushed.  named: which columns of rows these are, None: all."""
         at = None
+        if named is not None:
+            if named is not self._named:
+                same = self._picks is not None and named[1].equals(self.scan.schema)
+                self._own = tuple(named[0][k] for k in self._picks or ()) if same else None
+                self._named = named
+            if self._own is not None:
+                n, counts = rows.num_rows, self.counts
+                for k in self._nodes:
+                    counts[k] += n
+                self._raw.append(ts)
+                self._kept.append((ts, picked(rows, self._own, self.schema), None))
+                return
+            rows = picked(rows, *named)
         if rows.schema is not self._alike:
             given, rows = rows.schema, conformed(rows, self.scan.schema)
             self._alike = given if rows.schema is given else self.scan.schema
@@ -143,14 +162,14 @@ class Incoming:
         else:
             n, counts = rows.num_rows, self.counts
             for k in self._nodes:
-                counts[k] += n  # one by one: of so few numpy takes longer to begin
+                counts[k] += n
             rows = picked(rows, self._picks, self.schema)
         self._raw.append(ts)
         self._kept.append((ts if at is None else ts[at], rows, at))
 
     def take_back(self, at: int, ts: Array, rows: Any) -> None:
         """Tuples of times `ts` that were pushed go at the instant `at`."""
-        rows, places = applied(conformed(rows, self.scan.schema), self.above, np.zeros_like(self.counts))
+        rows, places = applied(conformed(rows, self.scan.schema), self.above, [0] * len(self.counts))
         self.back.add(at, ts if places is None else ts[places], made(rows))
 
     def nth(self, n: int) -> int | None:
@@ -196,10 +215,18 @@ class Incoming:
         rows = joined([made(each[2]) for each in parts], self.schema)
         return _end_to_end([each[1] for each in parts]), rows
 
-    def goes_straight(self, to: int, before: int) -> bool:
-        """Whether nothing is to be taken back up to `to`, and no time that waits is `before` or later."""
+    def stays(self, to: int, before: int) -> bool:
+        """Whether something is to be taken back up to `to`, or a time that waits is `before` or later."""
+        raw, back = self._raw, self.back
+        return bool(raw and raw[-1][-1] >= before) or (bool(back.waiting) and back.first(to) is not None)
+
+    def straight(self, to: int, before: int) -> tuple[Array, Any] | None:
+        """As `kept`; None: it `stays`."""
         raw = self._raw
-        return self.back.first(to) is None and (not raw or bool(raw[-1][-1] < before))
+        if len(raw) == 2 and raw[0][-1] <= to < raw[1][0] and raw[1][-1] < before and not self.back.waiting:
+            self.taken += raw.popleft().shape[0]
+            return self._kept.popleft()[:2]
+        return None if self.stays(to, before) else self.kept(to)
 
     def kept(self, to: int) -> tuple[Array, Any]:
         """As `take`, of those that the chain keeps: their times, their rows, `Columns` too."""
@@ -218,12 +245,12 @@ class Incoming:
             kept[slice(first, first + raw.shape[0]) if at is None else first + at] = True
             first += raw.shape[0]
         rows = made(joined([each[1] for each in self._kept], self.schema))
-        waiting = {"counts": self.counts.copy(), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
+        waiting = {"counts": np.array(self.counts), "taken": self.taken, "ts": ts, "kept": kept, "rows": rows}
         return {**waiting, **self.back.capture()}
 
     def restore(self, held: Held) -> None:
         """Put captured tuples where none wait.  Raises EnvelopeError."""
-        self.counts[:] = held.counts("counts", self.counts.shape[0])
+        self.counts[:] = held.counts("counts", len(self.counts)).tolist()
         self.taken = held.integer("taken", 0, MOST)
         ts = held.rising("ts")
         at = np.flatnonzero(held.array("kept", "bool", ts.shape))

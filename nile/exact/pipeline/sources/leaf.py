@@ -55,21 +55,22 @@ class Stream:
         """Whether its rows wait to leave in the order they came, and nobody else asks for them."""
         return self.clock.negative and self._go and not self._keep and isinstance(self.window, Range)
 
-    def lined(self, line: Line) -> bool:
-        """Keep what waits to leave in a line, for whoever works on words; whether it may.
+    def straight(self, line: Line, to: int, before: int) -> tuple[Array, Any] | None:
+        """(times, rows) of what comes up to `to`, for whoever keeps what waits to leave in a line; None: nobody may.
 
-        Not once a `step` had to take it back.  Cost: O(rows that wait), the first time.
+        Not with a time of `before` or later, nor once something was taken back.  Cost: O(rows that wait), the first
+        time.
         """
         if self._expire is not line:
-            if self._apart or isinstance(self._expire, Line) or not line.fill(self._expire):
-                return False
+            if self.arrivals.stays(to, before) or self._apart:
+                return None
+            if isinstance(self._expire, Line) or not line.fill(self._expire):
+                return None
             self._expire = line
-        return True
-
-    def arrived(self, to: int) -> tuple[Array, Any]:
-        """Of a stream in line: (times, rows) of what comes up to `to`."""
+        if line.encoder.values and line.is_wordy:
+            return None
         self._now = to
-        return self.arrivals.kept(to)
+        return self.arrivals.straight(to, before)
 
     def step(self, to: int) -> Delta:
         """Arrivals, and under `nta` negative tuples, up to `to`."""

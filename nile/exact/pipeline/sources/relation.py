@@ -19,7 +19,7 @@ __all__ = ["Relation"]
 class Relation:
     """Stored rows: they come at the pipeline's first instant and stay.
 
-    counts: int64 [1 + nodes of the chain above them], rows out of each.
+    counts: rows out of them and of each node of the chain above.
     """
 
     KIND: ClassVar = "relation"
@@ -30,7 +30,7 @@ class Relation:
         self.clock = clock
         self.schema = above[-1].schema if above else table.schema
         whole = joined(table.to_batches(), table.schema) if table.num_rows else joined([], table.schema)
-        self.counts = np.zeros(1 + len(above), np.int64)
+        self.counts = [0] * (1 + len(above))
         self._rows = made(applied(conformed(whole, table.schema), above, self.counts)[0])
         self._shown = False
 
@@ -52,11 +52,11 @@ class Relation:
 
     def capture(self) -> State:
         """The rows as they were read, which those above have seen, and whether they have."""
-        return {"counts": self.counts.copy(), "rows": self._rows, "shown": self._shown}
+        return {"counts": np.array(self.counts), "rows": self._rows, "shown": self._shown}
 
     def restore(self, held: Held) -> None:
         """Put captured rows in the place of those that the definition has now.  Raises EnvelopeError."""
-        self.counts[:] = held.counts("counts", self.counts.shape[0])
+        self.counts[:] = held.counts("counts", len(self.counts)).tolist()
         self._rows = held.rows("rows", self.schema)
         self._shown = held.flag("shown")
         held.end()

@@ -180,10 +180,11 @@ class StreamJoining:
         found = self._found_abreast(taken)
         for side, (ts, rows) in enumerate(taken):
             if ts.shape[0]:
-                ring = self._rings[side]
-                words, codes = found[side] if found else (self._words(side, rows), self._codes(side, rows))
-                ring.add_words(ts, words, codes)
-                place[side, 2] = ring.newest
+                if found:
+                    self._rings[side].add_words(ts, *found[side])
+                else:
+                    self._arrive(side, ts, rows)
+                place[side, 2] = self._rings[side].newest
         moved, ends = self._moved, self._ends
         while True:
             n, gone = kernels.moves(
@@ -201,6 +202,28 @@ class StreamJoining:
             delta = empty(self.schema)
         self._forget()
         return delta
+
+    def _arrive(self, side: int, ts: Array, rows: Any) -> None:
+        """Put tuples that come into the ring of a side."""
+        keys, ring = self._keys, self._rings[side]
+        words = self._words(side, rows)
+        if keys is None:
+            ring.add_words(ts, words, np.zeros(ts.shape[0], np.int64))
+            return
+        key_words, mask = self._key_words(keys, rows, side), keys.encoder.mask
+        n, done = ts.shape[0], 0
+        ring.room(ring.newest - ring.oldest + n)
+        while True:
+            done = kernels.arrive(
+                done, ts, key_words, mask, words, keys.index, keys.kept, keys.hashes, keys.free, keys.meta, ring.newest,
+                ring.ts, ring.codes, ring.words,
+            )  # fmt: skip
+            if done == n:
+                break
+            keys.grow()
+        ring.newest += n
+        if self._key_counts.shape[0] < (room := keys.kept.shape[0]):
+            self._make_room(room)
 
     def _newest(self, moved: Array, ends: Array) -> Delta:
         """Of the pairs of each tuple the one with its newest partner, and how many there are."""

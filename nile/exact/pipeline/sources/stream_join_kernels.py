@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import allocating_kernel, inlined, kernel
-from nile.exact.state.rows_kernels import release_code
+from nile.exact.state.rows_kernels import interned, release_code
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +32,57 @@ def _leaves(ts: int, window: int) -> int:
     if window < 0 or ts > _NEVER - 1 - window:
         return int(_NEVER)
     return ts + window + 1
+
+
+@inlined
+def _moving(to: int, window: int, ts: Array, place: Array) -> int:
+    """How many tuples of a side come, and leave by `to`.  ts: its ring; place: int64 [3]."""
+    mask = ts.shape[0] - 1
+    gone = place[OLDEST]
+    while gone < place[NEWEST] and _leaves(ts[gone & mask], window) <= to:
+        gone += 1
+    return int(place[NEWEST] - place[NEXT] + gone - place[OLDEST])
+
+
+@kernel
+def arrive(
+    begin: int,
+    new_ts: Array,
+    new_keys: Array,
+    mask_from: int,
+    new_words: Array,
+    index: Array,
+    kept: Array,
+    hashes: Array,
+    free: Array,
+    meta: Array,
+    newest: int,
+    ts: Array,
+    codes: Array,
+    words: Array,
+) -> int:
+    """Put the tuples of a side from `begin` on into its ring, which has room; the first whose key found none.
+
+    new_ts: int64 [n]; new_keys: int64 [n, k], words of their keys, from mask_from on of what is null in them, which
+    joins nothing (code -1); new_words: int64 [n, w]; index, kept, hashes, free, meta: of the `RowTable` of keys;
+    newest: the ordinal of the first of all n; ts, codes, words: the ring.
+    """
+    mask = ts.shape[0] - 1
+    for i in range(begin, new_ts.shape[0]):
+        null = np.int64(0)
+        for c in range(mask_from, new_keys.shape[1]):
+            null |= new_keys[i, c]
+        code = -1
+        if null == 0:
+            code = interned(new_keys, i, index, kept, hashes, free, meta)
+            if code < 0:
+                return i
+        at = (newest + i) & mask
+        ts[at] = new_ts[i]
+        codes[at] = code
+        for c in range(words.shape[1]):
+            words[at, c] = new_words[i, c]
+    return len(new_ts)
 
 
 @kernel
@@ -64,9 +115,7 @@ def moves(
     """
     left_mask = left_ts.shape[0] - 1
     right_mask = right_ts.shape[0] - 1
-    room = 0
-    for side in range(2):
-        room += 2 * place[side, NEWEST] - place[side, NEXT] - place[side, OLDEST]
+    room = _moving(to, left_window, left_ts, place[0]) + _moving(to, right_window, right_ts, place[1])
     if room > out.shape[0]:
         return -room, 0
     ends[0] = 0

@@ -49,41 +49,41 @@ def without(ts: Array, rows: Any, gone_ts: Array, gone: Any) -> Array:
 class TakenBack:
     """Tuples of a scan, after the chain above it, that are taken back and not yet worked on."""
 
-    HELD: ClassVar = ("_waiting",)
+    HELD: ClassVar = ("waiting",)
     DERIVED: ClassVar = ("schema",)
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self._waiting: deque[tuple[Array, Array, Any]] = deque()
+        self.waiting: deque[tuple[Array, Array, Any]] = deque()
 
     def add(self, at: int, ts: Array, rows: Any) -> None:
         """Tuples of times `ts` that go at the instant `at`, which is none before what was added."""
         if ts.shape[0]:
-            self._waiting.append((np.full(ts.shape[0], at), ts, rows))
+            self.waiting.append((np.full(ts.shape[0], at), ts, rows))
 
     def first(self, to: int) -> int | None:
         """The first instant at which tuples go, if it is not after `to`."""
-        return int(self._waiting[0][0][0]) if self._waiting and self._waiting[0][0][0] <= to else None
+        return int(self.waiting[0][0][0]) if self.waiting and self.waiting[0][0][0] <= to else None
 
     def due(self, to: int) -> tuple[Array, Array, Any]:
         """Take out those that go up to `to`: (instants int64 [n], their times int64 [n], rows)."""
         parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), joined([], self.schema))]
-        while self._waiting and self._waiting[0][0][0] <= to:
-            at, ts, rows = self._waiting.popleft()
+        while self.waiting and self.waiting[0][0][0] <= to:
+            at, ts, rows = self.waiting.popleft()
             end = int(np.searchsorted(at, to, side="right"))
             parts.append((at[:end], ts[:end], rows.slice(0, end)))
             if end < at.shape[0]:  # only after `restore`, which puts several instants together
-                self._waiting.appendleft((at[end:], ts[end:], rows.slice(end)))
+                self.waiting.appendleft((at[end:], ts[end:], rows.slice(end)))
                 break
         at, ts = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         return at, ts, joined([part[2] for part in parts], self.schema)
 
     def capture(self) -> State:
         """Those that wait; nothing of them where none does, as in states of before there were any."""
-        if not self._waiting:
+        if not self.waiting:
             return {}
-        at, ts = (np.concatenate([part[k] for part in self._waiting]) for k in (0, 1))
-        return {"back": {"at": at, "ts": ts, "rows": joined([part[2] for part in self._waiting], self.schema)}}
+        at, ts = (np.concatenate([part[k] for part in self.waiting]) for k in (0, 1))
+        return {"back": {"at": at, "ts": ts, "rows": joined([part[2] for part in self.waiting], self.schema)}}
 
     def restore(self, held: Held) -> None:
         """Put captured tuples where none wait.  Raises EnvelopeError."""
@@ -92,9 +92,9 @@ class TakenBack:
         part = held.part("back")
         at = part.rising("at")
         ts = part.array("ts", "int64", at.shape)
-        self._waiting = deque([(at, ts, part.rows("rows", self.schema, at.shape[0]))])
+        self.waiting = deque([(at, ts, part.rows("rows", self.schema, at.shape[0]))])
         part.end()
 
     @property
     def memory(self) -> int:
-        return int(sum(at.nbytes + ts.nbytes + rows.nbytes for at, ts, rows in self._waiting))
+        return int(sum(at.nbytes + ts.nbytes + rows.nbytes for at, ts, rows in self.waiting))

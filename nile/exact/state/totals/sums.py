@@ -68,12 +68,6 @@ class Summed(Linear):
         if self._now.shape[0] < room or self._special.shape[0] < room:
             self._special, self._now = grown(self._special, room), grown(self._now, room)
 
-        def add(part: int, mask: int) -> bool:
-            return bool(summing.apply_doubles(
-                touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
-                self._now, self._counts, *places, part, mask,
-            ))  # fmt: skip
-
         if touches.shared is not None:
             spans: list[tuple[int, int]] = []
 
@@ -84,10 +78,17 @@ class Summed(Linear):
             touches.shared(span)
             least, most = min(each[0] for each in spans), max(each[1] for each in spans)
             self._digits, self._base = widened(self._digits, self._base, least, most)
-            touches.shared(add)
-        else:
-            while not add(0, 0):  # the digits do not suffice, and nothing was taken in
-                self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
+        while True:
+            given = (
+                touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
+                self._now, self._counts, *places,
+            )  # fmt: skip
+            if touches.shared is not None:
+                touches.shared(summing.apply_doubles, *given)
+                return
+            if summing.apply_doubles(*given, 0, 0):
+                return
+            self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]

@@ -16,6 +16,7 @@ import numpy as np
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.schedule import EARLIEST
 from nile.exact.pipeline.setops import Bag
+from nile.exact.pipeline.sources.incoming import Named
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Plan, Range
 from nile.exact.state.held import Held, State
@@ -139,14 +140,16 @@ class Squeezed(Pipeline):
         if self._front is not None and self._since is None:
             self._since = max(EARLIEST, *self._front._last.values())
 
-    def push(self, name: str, ts: Array, rows: Any) -> list[Changes]:
+    def push(
+        self, name: str, ts: Array, rows: Any, now: int | None = None, named: Named | None = None
+    ) -> list[Changes]:
         if self._front is None:
-            return super().push(name, ts, rows)
-        found = self._front.push(name, ts, rows)
+            return super().push(name, ts, rows, now, named)
+        found = self._front.push(name, ts, rows, now, named)
         if self._since is None:
             self._counts["tuples"] += ts.shape[0]
         else:
-            self._beside(super().push, name, ts, rows)
+            self._beside(super().push, name, ts, rows, now, named)
         return self._told(found)
 
     def advance(self, now: int, *, certain: bool = True) -> list[Changes]:
