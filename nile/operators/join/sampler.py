@@ -47,6 +47,7 @@ _WARY = 10.0  # ranges: sampled tuples that tell as much as was believed before,
 _LISTING = 3.0  # lookups that a listed key costs
 _SPARE = 0.01
 _SPREAD = 1.0  # standard deviations, were as many tuples to come in as the budget pays for, by chance alone
+_SPREAD_OF_RANGES = 2.0  # the same of ranges, each cut of which makes one more record: with 1 the last tuples stay out
 _SPARE_TUPLES = 4.0  # ranges, whose coins let in as many tuples as is expected: two are kept back, two left at the end
 _NEXT_TO_NOTHING = 1e-2
 _LEAST_SAMPLE = 64
@@ -126,7 +127,7 @@ class Sampler:
         if ranges:  # all pairs of a tuple are one output, which goes with it
             taking, emitting = taking + emitting, _NEXT_TO_NOTHING * emitting
         spare = max(_SPARE * total, 2.0 * taking, _SPREAD * math.sqrt(total * taking))
-        spare = _SPARE_TUPLES * taking + math.sqrt(total * taking) if ranges else spare
+        spare = _SPARE_TUPLES * taking + _SPREAD_OF_RANGES * math.sqrt(total * taking) if ranges else spare
         budget = max(0.5 * total, total - spare) - float((price * sampled).sum())
         if ranges:
             strata = _wary(best_strata(sizes, budget, taking, emitting), sampled)
