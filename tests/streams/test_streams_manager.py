@@ -2,7 +2,7 @@
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from nile.expressions.conditions import parse_condition
 from nile.streams import csv
+from nile.streams import manager as streams_manager
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.summaries.errors import (
     ConfigError,
@@ -34,6 +35,14 @@ def manager(source: Any, *, where: str | None = None, lateness: int | None = Non
     condition = None if where is None else parse_condition(where, where="where")
     columns = {"time": "ts", "key": "key", **spec}
     return StreamManager(StreamSpec("store1", source, where=condition, lateness=lateness, **columns))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def patient() -> Iterator[None]:
+    """No batch comes early because a busy machine kept the source waiting."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streams_manager, "_SLOW", math.inf)
+        yield
 
 
 def tuples(stream: StreamManager, rows: int = 65_536) -> list[tuple[int, Any]]:
