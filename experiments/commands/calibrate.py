@@ -36,11 +36,5 @@ def calibrate(show: bool) -> None:
 def _lines(step: str, ns: Any) -> list[str]:
     if isinstance(ns, float):
         return [f"{step:<10}{ns:>12,.1f}"]
-    by = (
-        "tuples in a window"
-        if step == "far"
-        else "matches a tuple"
-        if step in ("pair", "emit", "keyed", "named")
-        else "keys"
-    )
+    by = "tuples in a window" if step == "far" else "matches a tuple" if step in ("pair", "emit", "named") else "keys"
     return [f"{step:<10}{price:>12,.1f}  at {round(2**size):,} {by}" for size, price in ns]

@@ -22,7 +22,7 @@ from nile.exact.join.shared import in_all
 from nile.operators.inputs.joining import Joinable, load_stream
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.counted import CountedJoin
-from nile.operators.strategies.forecast import Admission, Work, best_keys, sampled_keys
+from nile.operators.strategies.forecast import Admission, Work, best_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES, Curve, Prices, along
 from nile.operators.strategies.telling import told
@@ -41,7 +41,7 @@ _DISTINCT = (10, 14, 17, 20)
 """Binary logarithms of distinct keys, where they are joined and where they are coded."""
 _MATCHES = (0, 1, 3, 5, 8)
 """Binary logarithms of pairs per tuple."""
-_NAMED, _WITHIN, _PARTNERS = (0, 3, 6), (13, 16, 17, 18, 20), 8
+_NAMED, _WITHIN, _PARTNERS = (0, 1, 3, 6), (13, 14, 16, 17, 18, 20), 8
 """Of pairs per tuple whose keys are text; of tuples in a window, and pairs per tuple there."""
 
 
@@ -72,12 +72,11 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
     found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)
     found["list"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _by_key)
-    found["tell"] = _curve(_KNOTS, lambda keys: CountedJoin(_coded(_wide(keys), keys).exact, standing=False), _told)
     alone = _database(2 * _TUPLES, 1 << 16).join("a", "b", on="k", window=1e-9)
     found["chain"] = max(_LEAST, (_ns(lambda: _asked(alone)) - found["begin"]) / (2 * tuples) - found["code"])
     say("partners and pairs")
-    found |= _pairs(along(found["join"], 1 << 12), found["begin"])
-    found["named"], found["far"] = _named(), _far(found["begin"])
+    found |= _pairs(along(found["join"], 1 << 12))
+    found["named"], found["far"] = _named(), _far()
     number, text = (_a_pair(_TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
     found["repeat"] = max(_LEAST, text - number)
     return replace(PRICES, **found)
@@ -103,9 +102,7 @@ def _wide(keys: int) -> int:
 
 
 def _column(n: int, keys: int, seed: int, *, text: bool) -> pa.Array:
-    """So many keys drawn with replacement; each once where there are as many as tuples, so that none lacks partners."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    column = pa.array(rng.permutation(n) if keys == n else rng.integers(0, keys, n))
+    column = pa.array(np.random.Generator(np.random.PCG64(seed)).integers(0, keys, n))
     return column.cast(pa.string()) if text else column
 
 
@@ -186,9 +183,7 @@ def _passes(db: Database, begin: float) -> dict[str, float]:
         return _ns(lambda: look.admitted(none, np.array([level]), (one, one))) / tuples
 
     few, most = admitting(0.02), admitting(0.92)
-    work = Work(look, PRICES)
     return {
-        "solve": float(_ns(lambda: sampled_keys(look, work, 1e7))),
         "table": max(_LEAST, (table - begin) / tuples),
         "read": max(_LEAST, (reading - table) / tuples),
         "seen": looking / look.looked,
@@ -218,17 +213,16 @@ def _loaded(db: Database) -> int:
     return len(load_stream(db._names.manager("a", "k", ())))
 
 
-def _pairs(join: float, begin: float) -> dict[str, Any]:
-    """What partners and pairs cost beside joining, by how many a tuple has.  join: ns per tuple, among few keys; begin:
-    of a query of none."""
-    among = {knot: _pairs_among(1 << knot, join, begin) for knot in _MATCHES}
+def _pairs(join: float) -> dict[str, Any]:
+    """What partners and pairs cost beside joining, by how many a tuple has.  join: ns per tuple, among few keys."""
+    among = {knot: _pairs_among(1 << knot, join) for knot in _MATCHES}
     told: dict[str, Any] = dict(among[_MATCHES[2]])
     for step in ("pair", "emit", "keyed"):
         told[step] = tuple((float(knot), max(_LEAST, found[step])) for knot, found in among.items())
     return {step: ns if isinstance(ns, tuple) else max(_LEAST, ns) for step, ns in told.items()}
 
 
-def _pairs_among(matches: int, join: float, begin: float) -> dict[str, float]:
+def _pairs_among(matches: int, join: float) -> dict[str, float]:
     """Of streams whose tuples complete so many pairs each."""
     n = max(_TUPLES >> 3, min(_TUPLES, (1 << 21) // matches))
     tuples, keys = 2 * n, 1 << 12
@@ -240,12 +234,11 @@ def _pairs_among(matches: int, join: float, begin: float) -> dict[str, float]:
     dense, sparse = _joinable(db, window), _joinable(db, keys * _GAP // 2)
     asked = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
     rows = [_asked(query) for query in asked]
-    alone = _ns(partial(_listed, _joinable(db, 1)), 3)  # by lists as well: a query of so short a window goes by chains
-    spent = _ns(partial(_asked, asked[1]), 3) - begin
+    spent = [_ns(partial(_asked, query), 3) for query in asked]
     best = [query.prefer("desc").using(strategy="counts") for query in asked]
     by_key = [_ns(partial(_asked, query, 1.0), 3) for query in best]
     branch = max(0.0, _ns(lambda: _listed(sparse), 3) / tuples - join)
-    pair = max(0.0, spent - alone - branch * tuples) / (rows[1] - rows[0])
+    pair = (spent[1] - spent[0] - branch * tuples) / (rows[1] - rows[0])
     counted = CountedJoin(dense.exact, standing=False)
     arrivals, half = np.flatnonzero(counted.matches), rows[1] // 2
     written = _ns(lambda: sum(left.shape[0] for left, _ in counted.written(arrivals, half)), 3) / half
@@ -253,9 +246,10 @@ def _pairs_among(matches: int, join: float, begin: float) -> dict[str, float]:
         "branch": branch,
         "pair": pair,
         "keyed": (by_key[1] - by_key[0]) / (rows[1] - rows[0]),
-        "emit": written + max(0.0, pair - (_ns(lambda: _listed(dense), 3) - alone) / rows[1]),
+        "emit": written + max(0.0, pair - _ns(lambda: _listed(dense), 3) / rows[1]),
         "draw": (draw := _ns(lambda: _drawn(counted, 1e-6), 3) / tuples),
         "drawn": max(0.0, (_ns(lambda: _drawn(counted, 0.5), 3) - draw * tuples) / half - written),
+        "tell": _ns(lambda: _told(counted), 3) / tuples,
     }
 
 
@@ -279,14 +273,9 @@ def _named() -> Curve:
     return tuple(told)
 
 
-def _far(begin: float) -> Curve:
+def _far() -> Curve:
     """What a pair costs besides, by how many tuples lie in the window, at one pair for each arrival."""
-    priced = []
-    for knot in _WITHIN:
-        db = _database(max(_TUPLES, 1 << knot), (1 << knot) // (2 * _PARTNERS))
-        query = db.join("a", "b", on="k", window=0.5e-9 * (1 << knot) * _GAP)
-        alone = _ns(partial(_listed, _joinable(db, 1)), 3)
-        priced.append((_ns(partial(_asked, query), 3) - begin - alone) / max(1, _asked(query)))
+    priced = [_a_pair(max(_TUPLES, 1 << knot), (1 << knot) // (2 * _PARTNERS), 1 << knot) for knot in _WITHIN]
     return tuple(
         (float(knot), max(_LEAST, (price - priced[0]) * _PARTNERS**0.5))
         for knot, price in zip(_WITHIN, priced, strict=True)

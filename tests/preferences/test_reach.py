@@ -25,9 +25,7 @@ WAYS = ("auto", "counts", "keys", "prefix")
 @pytest.fixture(autouse=True)
 def _without_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs as small as these would be answered whole."""
-    monkeypatch.setattr(
-        choice, "machine_prices", lambda: replace(PRICES, start=0.0, begin=0.0, solve=0.0, seen=5.0, weigh=0.2)
-    )
+    monkeypatch.setattr(choice, "machine_prices", lambda: replace(PRICES, start=0.0, begin=0.0, solve=0.0, weigh=0.5))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +61,7 @@ def test_pairs_under_a_fade_factor_are_true_and_worth_no_less_than_without(db: n
     for fade in (0.9, 0.5, 0.1):
         worth = [np.where(ages(db, each, way) <= 0.25, 1.0, fade).sum() for each in (1.0, fade)]
         assert worth[1] >= 0.97 * worth[0]
-    assert worth[1] >= 1.15 * worth[0]
+    assert worth[1] >= 1.1 * worth[0]
     assert ages(db, 0.1, way).max() <= 0.25  # what lies back is worth a tenth
     assert ages(db, 0.1, way).shape == ages(db, 0.1, way).shape
 

@@ -89,9 +89,7 @@ class CountedJoin:
     def outliers(self, cap: int) -> Array:
         """Arrivals whose pairs are outliers, the rarest keys' first: int64 [m]."""
         found = np.flatnonzero((self.matches > 0) & (self.standing <= cap))
-        rank = self.standing[found]
-        # Numbers of two bytes are sorted by their digits, in a few passes.
-        return found[np.argsort(rank.astype(np.uint16) if cap < 1 << 16 else rank, kind="stable")]
+        return found[np.argsort(self.standing[found], kind="stable")]
 
     def written(self, arrivals: Array, most: int) -> Iterator[tuple[Array, Array]]:
         """(left, right) ordinals of the pairs of whole arrivals in their order, the first `most`, in chunks."""

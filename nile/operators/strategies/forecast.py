@@ -101,16 +101,12 @@ class Work:
         """The exact answer, read and handed out."""
         joining, paired = self.joining(self.tuples, self.keys, pairs, chained=self._chained), self._paired
         if paired < _MANY and not self._chained:
-            joining = self.sifting(self.tuples) + self.joining(paired * self.tuples, self._shared(self.keys), pairs)
+            joining = self.sifting(self.tuples) + self.joining(paired * self.tuples, paired * self.keys, pairs)
         return self.reading + joining + pairs * (self.pair + self.far)
 
     def sifting(self, tuples: float) -> float:
         """So many tuples told by their keys whether they may have partners; text is hashed for that."""
         return tuples * (self.prices.sift + (1.0 - self._paired) * self.hashed * self.prices.words)
-
-    def _shared(self, keys: float) -> float:
-        """Of so many keys those that both streams have, each with a tuple of either at least."""
-        return self._paired * min(keys, 0.5 * self.tuples * keys / self.keys)
 
     def coding(self, keys: float, tuples: float) -> float:
         """The key of one of so many tuples as joins take it, among so many distinct ones."""
@@ -129,14 +125,14 @@ class Work:
         """Some of the tuples listed by key, those without partners told by their keys where many have none."""
         sifted = 0.0
         if self._paired < _MANY:
-            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._shared(keys)
+            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
         return sifted + tuples * (self.coding(keys, tuples) + self.prices.listing(keys))
 
     def outliers(self, tuples: float, keys: float) -> float:
         """As `counting` where outliers alone are wanted: of keys that both streams have, if few do."""
         if self._paired >= _MANY:
             return self.counting(tuples, keys)
-        return self.sifting(tuples) + self.counting(self._paired * tuples, self._shared(keys))
+        return self.sifting(tuples) + self.counting(self._paired * tuples, self._paired * keys)
 
     def taking(self, share: float, *, counting: bool, outliers: bool = False) -> float:
         """A tuple that came in, where a share of the keys does: copied, and listed, counted or sifted for outliers."""
@@ -249,7 +245,7 @@ def best_keys(
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
     whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
     price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
-    emit = work.emit + work.far if counting else work.keyed
+    emit = work.emit if counting else work.keyed
     costs = tuples[order] * price
     taking = np.cumsum(costs)
     written = np.cumsum(wanted[order] * emit)
@@ -285,8 +281,8 @@ def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]
     )  # fmt: skip
     share = min(1.0, max(0.0, room) / max(1.0, work.tuples * work.taking(1.0, counting=True)))
     prices = work.prices
-    taking = work.taking(share, counting=True) + prices.drawing(share * work.keys, telling=True)
-    emitting = work.emit + work.far + prices.drawn
+    taking = work.taking(share, counting=True) + prices.draw + prices.tell
+    emitting = work.emit + prices.drawn
     strata = best_strata(sizes, max(1.0, room), taking, emitting)
     stratum = np.zeros(look.slots, np.uint8)
     stratum[heavy] = 1 + np.arange(heavy.shape[0], dtype=np.uint8)

@@ -32,7 +32,7 @@ _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
 _CONFIDENCE, _TWICE = 0.95, 1.96
 _USUAL = 8.0
-"""Matches of a tuple, where nothing was looked at or counted."""
+"""Matches of a tuple, where nothing was looked at."""
 
 
 def is_planned(plan: JoinPlan) -> bool:
@@ -113,8 +113,6 @@ class StrategyJoin:
             yield kept
             if self._outputs >= self._most or (self._clock is not None and self._is_over):
                 return
-        if way == "exact" and "hand out" in self.spent_by:  # what a pair costs goes by how many there are
-            self.spent_by["hand out"] = self._outputs * self._pair
 
     @property
     def _is_over(self) -> bool:
@@ -128,10 +126,9 @@ class StrategyJoin:
         if self.choice.has_looked:
             work = self.choice.work if self.choice.is_named else self.choice.near_work
             pair, emit, keyed = work.pair, work.emit, work.keyed
-            far = work.far
+            far = 0.0 if way == "keys" else work.far
         else:
-            matches = _USUAL if self.choice.known is None else self.choice.known / max(1, sum(self._tuples))
-            pair, emit, keyed = (price(matches) for price in (prices.pairing, prices.emitting, prices.keying))
+            pair, emit, keyed = (price(_USUAL) for price in (prices.pairing, prices.emitting, prices.keying))
         if self.plan.preference == "desc":
             return pair + far if way == "exact" else keyed
         if self.plan.preference == "weighted":
@@ -246,7 +243,7 @@ class StrategyJoin:
     def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """The pairs that are written of those counted, as many as the grant still pays for."""
         if self.plan.preference == "weighted":
-            drawing = self.prices.drawing(counted.keys, telling=self.choice.way == "keys")
+            drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
             self._spend("draw", drawing * counted.side.shape[0])
         ns = WHOLE if self.choice.way == "exact" else max(0.0, self._left)
         paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were

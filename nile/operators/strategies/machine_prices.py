@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,28 +20,17 @@ from nile.base.machine import processor
 from nile.base.version import __version__
 from nile.operators.strategies.prices import PRICES, Prices
 
-__all__ = ["SHIPPED", "Pace", "keep", "kept_at", "machine_prices", "pace", "paced"]
+__all__ = ["SHIPPED", "keep", "kept_at", "machine_prices", "pace", "paced"]
 
 SHIPPED = "shipped"
 """What NILE_PRICES in the environment says for the shipped prices, whatever machine this is."""
 _FIXED = ("start",)
 """Fields that are no measure of the machine."""
 _STEPS = 1 << 18
-_WIDE = 1 << 22
-"""Numbers that stay in the caches of a core, and so many that they do not."""
-_PACES = {"pass": 0.25, "gather": 0.9, "count": 1.13, "far": 6.2}
-"""ns per element of plain steps of numpy, where the shipped prices were measured."""
-_FAR = ("seen", "weigh", "parquet", "parquet_text")
-"""Prices that are no curve and go with the pace of memory."""
+_PACES = {"pass": 0.84, "gather": 2.45, "count": 2.02}
+"""ns per element of three plain steps of numpy, where the shipped prices were measured."""
 _ROUNDS = 3
 _FURTHEST = 4.0
-
-
-class Pace(NamedTuple):
-    """How many times dearer steps are that stay in a core's caches, and looks at memory beyond."""
-
-    near: float
-    far: float
 
 
 def kept_at() -> Path:
@@ -71,7 +60,7 @@ def _found(path: Path) -> Prices:
 
 
 def machine_prices() -> Prices:
-    """The prices of this machine.  The first time its pace is measured, 60 ms of plain numpy, and kept.
+    """The prices of this machine.  The first time a pace is measured, 20 ms of plain numpy, and kept.
 
     NILE_PRICES=shipped in the environment takes the shipped ones, which are the same everywhere.
     """
@@ -103,25 +92,21 @@ def read(given: dict[str, Any]) -> Prices:
     return Prices(**taken)
 
 
-def pace() -> Pace:
-    """How many times dearer plain steps of numpy are here than where the shipped prices were measured.  50 ms.
+def pace() -> float:
+    """How many times dearer three plain steps of numpy are here than where the shipped prices were measured.
 
-    near: of three that stay in the caches of a core, a pass, a gather, counting into a table: their geometric mean;
-    far: a gather from memory that does not.
+    Their geometric mean: a pass over memory, a gather from all over it, counting into a table.  20 ms.
     """
     rng = np.random.Generator(np.random.PCG64(1))
     values = rng.integers(0, 1 << 40, _STEPS)
     at = rng.permutation(_STEPS)
     slots = values & 0xFFFF
-    wide = np.arange(_WIDE, dtype=np.int64)
-    anywhere = rng.integers(0, _WIDE, _STEPS)
     steps: dict[str, Callable[[], Any]] = {
         "pass": lambda: (values + 1).max(),
         "gather": lambda: values[at],
         "count": lambda: np.bincount(slots, minlength=1 << 16),
-        "far": lambda: wide[anywhere],
     }
-    ratios = {}
+    ratios = []
     for name, run in steps.items():
         run()
         times = []
@@ -129,22 +114,16 @@ def pace() -> Pace:
             began = time.thread_time_ns()
             run()
             times.append(time.thread_time_ns() - began)
-        ratios[name] = max(1.0, min(times)) / _STEPS / _PACES[name]
-    far = ratios.pop("far")
-    near = np.exp(np.mean(np.log(list(ratios.values()))))
-    return Pace(*(float(np.clip(each, 1.0 / _FURTHEST, _FURTHEST)) for each in (near, far)))
+        ratios.append(max(1.0, min(times)) / _STEPS / _PACES[name])
+    return float(np.clip(np.exp(np.mean(np.log(ratios))), 1.0 / _FURTHEST, _FURTHEST))
 
 
-def paced(pace: Pace) -> Prices:
-    """The shipped prices at a machine's pace: what a step costs at its cheapest by the near one, what it costs besides
-    among more keys, in longer windows or with fewer pairs, which no cache holds, by the far one."""
+def paced(times: float) -> Prices:
+    """The shipped prices, so many times as dear."""
     changed: dict[str, Any] = {}
-    beyond = pace.far - pace.near
     for field in fields(Prices):
         value = getattr(PRICES, field.name)
-        if isinstance(value, tuple):
-            least = min(ns for _, ns in value)
-            changed[field.name] = tuple((x, pace.near * ns + beyond * (ns - least)) for x, ns in value)
-        elif field.name not in _FIXED:
-            changed[field.name] = value * (pace.far if field.name in _FAR else pace.near)
+        if field.name in _FIXED:
+            continue
+        changed[field.name] = tuple((x, times * ns) for x, ns in value) if isinstance(value, tuple) else times * value
     return replace(PRICES, **changed)

@@ -41,44 +41,44 @@ class Prices:
     Per pair, columns handed out, by how many a tuple has: pair, of the exact join; emit, written from lists in any
     order, and, of a sample, drawn; keyed, written key after key, and repeat, besides where the key is text; named, of
     the others; far, besides, by how many tuples lie in the window, over the root of how many pairs an arrival has.
-    Per tuple counted: draw, of a sample of their pairs; tell, what it tells, by distinct keys.
+    Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
     """
 
-    table: float = 0.05
-    read: float = 1.6
-    parquet: float = 18.9
-    parquet_text: float = 15.5
-    csv: float = 240.0
-    words: float = 10.6
-    taken: float = 15.2
-    seen: float = 18.0
-    weigh: float = 78.3
-    look: float = 2.1
-    copy: float = 2.7
-    text: float = 3.8
-    code: float = 0.22
-    encode: Curve = ((10.0, 9.9), (14.0, 16.8), (17.0, 30.9), (20.0, 74.6))
-    dense: Curve = ((10.0, 2.1), (14.0, 2.6), (17.0, 6.4), (20.0, 27.8))
-    join: Curve = ((8.0, 6.3), (14.0, 6.6), (17.0, 10.2), (20.0, 41.1))
-    sift: float = 2.8
-    chain: float = 5.4
-    branch: float = 5.3
-    count: Curve = ((8.0, 5.3), (14.0, 6.4), (17.0, 9.7), (20.0, 44.7))
-    list: Curve = ((8.0, 8.4), (14.0, 9.2), (17.0, 10.9), (20.0, 22.5))
+    table: float = 0.2
+    read: float = 4.0
+    parquet: float = 32.0
+    parquet_text: float = 62.0
+    csv: float = 360.0
+    words: float = 16.0
+    taken: float = 30.0
+    seen: float = 12.5
+    weigh: float = 52.0
+    look: float = 4.0
+    copy: float = 11.0
+    text: float = 8.0
+    code: float = 1.5
+    encode: Curve = ((10.0, 20.0), (14.0, 30.0), (17.0, 38.0), (20.0, 85.0))
+    dense: Curve = ((10.0, 2.5), (14.0, 10.0), (17.0, 26.0), (20.0, 30.0))
+    join: Curve = ((8.0, 11.0), (14.0, 12.5), (17.0, 19.0), (20.0, 34.0))
+    sift: float = 3.0
+    chain: float = 6.5
+    branch: float = 11.0
+    count: Curve = ((8.0, 15.3), (14.0, 17.5), (17.0, 26.0), (20.0, 50.0))
+    list: Curve = ((8.0, 11.0), (14.0, 12.5), (17.0, 18.5), (20.0, 38.0))
     promise: float = 600.0
-    pair: Curve = ((0.0, 18.9), (1.0, 10.9), (3.0, 9.1), (5.0, 4.1), (8.0, 3.2))
-    emit: Curve = ((0.0, 12.1), (1.0, 12.6), (3.0, 13.1), (5.0, 4.7), (8.0, 4.1))
-    keyed: Curve = ((0.0, 19.4), (1.0, 12.2), (3.0, 5.0), (5.0, 1.6), (8.0, 1.3))
-    repeat: float = 0.76
-    named: Curve = ((0.0, 5.3), (3.0, 2.7), (6.0, 3.1))
-    far: Curve = ((13.0, 0.05), (16.0, 3.3), (17.0, 10.2), (18.0, 14.9), (20.0, 85.5))
-    draw: float = 0.88
-    drawn: float = 1.8
-    tell: Curve = ((8.0, 4.1), (14.0, 4.4), (17.0, 5.8), (20.0, 17.0))
-    begin: float = 7.3e5
-    solve: float = 2.1e6
+    pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.2), (8.0, 6.9))
+    emit: Curve = ((0.0, 16.0), (1.0, 13.0), (3.0, 10.0), (5.0, 9.0), (8.0, 9.0))
+    keyed: Curve = ((0.0, 19.0), (1.0, 13.0), (3.0, 7.0), (5.0, 4.9), (8.0, 4.1))
+    repeat: float = 2.0
+    named: Curve = ((0.0, 7.0), (1.0, 5.5), (3.0, 4.2), (6.0, 3.4))
+    far: Curve = ((13.0, 0.1), (14.0, 2.5), (16.0, 8.0), (17.0, 17.0), (18.0, 30.0), (20.0, 55.0))
+    draw: float = 6.0
+    drawn: float = 12.0
+    tell: float = 5.0
+    begin: float = 1.8e6
+    solve: float = 3.0e6
     start: float = 1.2e7
 
     def reading(self, source: str, hashed: bool) -> float:
@@ -119,15 +119,10 @@ class Prices:
         """Per tuple: its place in its key's list, and its key's pairs counted."""
         return along(self.list, keys)
 
-    def drawing(self, keys: float, *, telling: bool) -> float:
-        """Per tuple counted: of a sample of their pairs, and what it tells, where that is a part of all."""
-        return self.draw + (along(self.tell, keys) if telling else 0.0)
-
     def counting(self, keys: float) -> float:
         """Per tuple: its matches counted and its place listed."""
         return along(self.count, keys)
 
 
 PRICES = Prices()
-"""As measured on two cores of a server beside other work, warm kernels, data in memory: of 5 to 11 runs the lower
-quartile, but for pairs that budgets write or draw, where it is the upper one, so that they are kept beside load."""
+"""As measured on two cores of a server, warm kernels, data in memory."""
