@@ -162,7 +162,8 @@ def open_slots(st: State, idle: bool, used: float) -> None:
     wanted = real[js.WANTED]
     idle = idle or used < 1.0
     well, ill, openings = _SERVED_WELL, _SERVED_ILL, _OPENINGS
-    if st.prices[js.P_EMIT] * np.float64(w[js.OUTPUTS]) >= _PAID * real[js.SPENT]:
+    lent = st.setting[js.GUIDE] == js.SHARED_GRID  # what others have counted is to choose among what is let in
+    if not lent and st.prices[js.P_EMIT] * np.float64(w[js.OUTPUTS]) >= _PAID * real[js.SPENT]:
         well, ill = _PAID_WELL, _PAID_ILL
     if not older_counts(st):
         well, ill, openings = _YOUNG_WELL, _YOUNG_ILL, _YOUNG_OPENINGS

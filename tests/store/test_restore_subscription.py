@@ -214,6 +214,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
     known |= {"epoch", "_replayed"}  # of the store
     known |= {"_hearing", "_was_read"}  # of who listens
     known |= {"reader"}  # of the sink that its definition names
+    known |= {"_stamps"}  # how outputs take their form
     known |= {"regroup", "_own_turn", "_passed_on"}  # of the unit of a push it is part of, found out again
     assert set(vars(standing)) == known | {
         "_waits",
