@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
@@ -52,13 +52,40 @@ def _ready_numba() -> None:
     interrupt raised inside comes out as SystemError.  Behind a cache in C it runs no Python for what it has seen, so no
     signal is handled there.  It counts only before the first kernel is called.
     """
-    from numba.core import serialize
+    from llvmlite.binding import ffi
+    from numba.core import dispatcher, serialize
+    from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
 
     if not hasattr(serialize._numba_unpickle, "cache_info"):
         serialize._numba_unpickle = lru_cache(maxsize=None)(serialize._numba_unpickle)
+        locks = global_compiler_lock._lock, ffi.lib._lock._lock
+        compiler: Any = dispatcher.Dispatcher
+        compiler.compile = _giving_back(locks, compiler.compile)
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
+
+
+def _giving_back(locks: Sequence[Any], compiling: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile as numba does, and hold no lock of it, or of LLVM, afterwards.
+
+    Both are taken in Python, a line before it is seen to that they are given back, and given back in Python: an
+    interrupt in between leaves one taken for good, and threads that help the next query wait for it forever.
+    """
+    first, *_ = locks
+
+    @wraps(compiling)
+    def compiled(self: Any, sig: Any) -> Any:
+        if first._is_owned():  # part of another compilation, which gives them back
+            return compiling(self, sig)
+        try:
+            return compiling(self, sig)
+        finally:  # an interrupt in a destructor is no error of the compilation
+            for lock in locks:
+                while lock._is_owned():
+                    lock.release()
+
+    return compiled
 
 
 class LazyModule(ModuleType):
