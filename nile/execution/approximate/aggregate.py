@@ -8,7 +8,8 @@ from typing import Any
 
 from nile.answers.aggregate_answer import AggregateAnswer
 from nile.answers.bound_aggregate import BoundAggregate
-from nile.execution.approximate.join import aggregate_of, group_rows, value_of
+from nile.execution.approximate.join import aggregate_of, group_rows
+from nile.execution.approximate.join_terms import value_of
 from nile.execution.approximate.shape import Shape
 from nile.execution.options import Options
 from nile.execution.values import all_of

@@ -16,22 +16,20 @@ from nile.answers.join_outputs import Values
 from nile.answers.join_query import BoundJoinAggregate
 from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
+from nile.execution.approximate.join_terms import check_terms, value_of, window_of, windows_of, worths_of
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
-from nile.expressions.conditions import Value
-from nile.expressions.tree import Arithmetic, Column, Node, columns_of, rename
+from nile.expressions.tree import rename
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.pair_conditions import own_tree, taken_apart
-from nile.operators.inputs.pair_windows import PairWindows
+from nile.operators.inputs.pair_conditions import taken_apart
 from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
-from nile.sql.expression_text import aggregate_text, expression_text
+from nile.sql.expression_text import aggregate_text
 from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stream
 from nile.sql.statements import CreateSummary
-from nile.sql.windows import is_plain
-from nile.summaries.errors import BudgetError, ConfigError, NotYet
+from nile.summaries.errors import BudgetError, NotYet
 from nile.summaries.heavy import pa, pc
 
 __all__ = [
@@ -40,13 +38,8 @@ __all__ = [
     "PreferredJoin",
     "aggregate_of",
     "bound_join",
-    "check_terms",
     "stream_of",
     "summary_options",
-    "value_of",
-    "window_of",
-    "windows_of",
-    "worths_of",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -270,11 +263,6 @@ def _fitted(column: Any, wanted: Any) -> Any:
     return column.cast(wanted, safe=False)
 
 
-def value_of(name: str | None, node: Node) -> Value:
-    """A tree as a Value, called `name` or as SQL writes it."""
-    return Value(name or expression_text(node, str), columns_of(node), node)
-
-
 def aggregate_of(item: AggregateItem) -> Aggregate:
     """An aggregate of a plan as the operators take it.  Raises NotYet for DISTINCT of anything but a count."""
     function, argument = item.function, item.fraction
@@ -326,72 +314,6 @@ def stream_of(plan: Any) -> Stream:
     if not where:
         return plan
     return Stream(plan.name, plan.alias, plan.position, plan.fields, plan.time, plan.window, all_of(plan.where, *where))
-
-
-def windows_of(join: Join) -> PairWindows | None:
-    """The windows between pairs of streams; None where one is for all."""
-    n = len(join.inputs)
-    same = len({each.window for each in join.constraints}) == 1 and len(join.constraints) == n * (n - 1) // 2
-    if not join.constraints or (same and not join.directed):
-        return None
-    given = join.constraints[: join.given] if join.given else join.constraints
-    return PairWindows(n, tuple((each.left, each.right, each.window) for each in given), join.directed)
-
-
-def window_of(join: Join, streams: tuple[Stream, ...]) -> int | None:
-    """The one window of all streams."""
-    if join.directed:
-        raise NotYet("approximate join: DWINDOW has no operator yet; say WINDOW, or leave out the preference")
-    given: set[Any] = {stream.window for stream in streams}
-    if join.constraints:
-        given = {each.window for each in join.constraints}
-        if len(join.constraints) < len(streams) * (len(streams) - 1) // 2:
-            given.add(None)
-    if len(given) > 1 or not all(map(is_plain, given)):
-        raise NotYet(
-            "approximate join: needed one window of time for all its streams; got different ones; say WINDOW with one "
-            "duration, or leave out the preference for the exact join"
-        )
-    only: int | None = given.pop()
-    return only
-
-
-def check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:
-    """A preference of a join looks at how often keys match, so its terms are over the key."""
-    assert query.preference is not None
-    for term in query.preference.terms:
-        if term.column not in on and not any({term.column, key} <= _class(join, key) for key in on):
-            raise ConfigError(
-                f"WITH PREFERENCE: needed the join key ({', '.join(on)}), whose estimated count says how many matches "
-                f"there are; got {term.column}; name the key"
-            )
-
-
-def worths_of(query: Query, aliases: Sequence[str]) -> tuple[Value | None, ...]:
-    """Of each stream what its tuples are worth by the preference: the product of its terms' factors; (): nothing."""
-    assert query.preference is not None
-    worths: list[Node | None] = [None] * len(aliases)
-    for term in query.preference.terms:
-        factor = Column(term.column, "number") if term.by == "value" else term.factor
-        if factor is None:
-            continue
-        (name, *_) = columns_of(factor)
-        at = next(k for k, alias in enumerate(aliases) if name.startswith(f"{alias}."))
-        own, held = own_tree(factor, aliases[at]), worths[at]
-        worths[at] = own if held is None else Arithmetic("*", held, own)
-    if not any(worths):
-        return ()
-    return tuple(None if node is None else value_of(None, node) for node in worths)
-
-
-def _class(join: Join, key: str) -> set[str]:
-    """All columns that must equal a key."""
-    same = {key}
-    while True:
-        more = {name for pair in join.equal if same & set(pair) for name in pair}
-        if more <= same:
-            return same
-        same |= more
 
 
 def _under(stream: Stream, place: Place) -> Stream:

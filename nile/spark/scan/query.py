@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
-from nile.execution.approximate.join import check_terms, stream_of, window_of
+from nile.execution.approximate.join import stream_of
+from nile.execution.approximate.join_terms import check_terms, window_of
 from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
