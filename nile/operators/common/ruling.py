@@ -32,8 +32,15 @@ def ruled_out(summary: SummaryManager | None, keys: Array, costs: CostTable, mos
 
 
 def after_asking(grant: Array, paid: float) -> Array:
-    """What arrivals grant, float64 [n], when the first of it has been spent on asking."""
+    """What arrivals grant, float64 [n], when asking has been paid for: each gives up the same share.
+
+    What is known before the first tuple comes is of use to all; were it paid for out of what the first ones grant, these
+    would be shed, and what the last ones grant would be left over.
+    """
     if not paid:
         return grant
-    left: Array = np.diff(np.maximum(np.cumsum(grant) - paid, 0.0), prepend=0.0)
-    return left
+    reached = np.cumsum(grant)
+    left = max(0.0, float(reached[-1]) - paid)
+    reached = np.floor(reached * (left / float(reached[-1])))
+    reached[-1] = left
+    return np.diff(reached, prepend=0.0)
