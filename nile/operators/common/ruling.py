@@ -34,8 +34,8 @@ def ruled_out(summary: SummaryManager | None, keys: Array, costs: CostTable, mos
 def after_asking(grant: Array, paid: float) -> Array:
     """What arrivals grant, float64 [n], when asking has been paid for: each gives up the same share.
 
-    What is known before the first tuple comes is of use to all; were it paid for out of what the first ones grant, these
-    would be shed, and what the last ones grant would be left over.
+    What is known before the first tuple comes is of use to all.  Were it paid for out of what the first ones grant,
+    these would be shed, and what the last ones grant would be left over.
     """
     if not paid:
         return grant
