@@ -22,6 +22,7 @@ from nile.spark.standing.carrying import Dealer, batches_of
 from nile.spark.standing.dealing import Counts
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import Asked, Fed, Partition, Worth
+from nile.spark.standing.placing import places_of
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -85,11 +86,12 @@ def asked(text: str, tables: Tables, options: dict[str, Any], parts: int) -> Ask
 
 def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[tuple[Tables, list[tuple[int, Counts]]]]]:
     """Of each micro-batch what every part is told: tuples by stream, and counts."""
+    places = places_of(query.parts)
     for begin in range(0, next(iter(tables.values())).num_rows, batch):
         told: list[tuple[Tables, list[tuple[int, Counts]]]] = [({}, []) for _ in range(query.parts)]
         for number, fed in enumerate(query.streams):
             piece = tables[fed.name].slice(begin, batch).combine_chunks()
-            for out in Dealer(number, query.parts, "t", fed.key, True).run(iter(piece.to_batches())):
+            for out in Dealer(number, places, "t", fed.key, True).run(iter(piece.to_batches())):
                 for row in out.to_pylist():
                     batches = list(batches_of(row["rows"]))
                     mine, counts = told[row["part"]]

@@ -14,6 +14,7 @@ from nile.spark.standing.carrying import Dealer, Opener, as_bytes, batches_of
 from nile.spark.standing.dealing import KEYS, Counts, Promises, _likely, _taken, parts_of
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
+from nile.spark.standing.placing import hash_longs, places_of
 from nile.summaries.costs import ENGINE
 from nile.summaries.errors import ConfigError, EnvelopeError
 from nile.summaries.estimate import Estimate
@@ -72,7 +73,7 @@ def in_parts(
             piece = TABLES[fed.name].slice(begin, cut)
             if seed is not None:
                 piece = piece.take(pa.array(np.random.default_rng(seed).permutation(piece.num_rows)))
-            dealer = Dealer(number, query.parts, "ts", fed.key, counts)
+            dealer = Dealer(number, places_of(query.parts), "ts", fed.key, counts)
             for out in dealer.run(iter(piece.combine_chunks().to_batches())):
                 for row in out.to_pylist():
                     batches = list(batches_of(row["rows"]))
@@ -209,7 +210,7 @@ def test_the_state_depends_neither_on_the_order_inside_a_micro_batch_nor_on_read
 def test_parts_of_equal_keys_are_equal_and_many_keys_are_spread() -> None:
     keys = pa.array([f"key {n}" for n in range(4_000)] * 2)
     batch = pa.record_batch([pa.array([0.0] * 8_000), keys], names=["ts", "k"])
-    (out,) = Dealer(0, 7, "ts", "k").run(iter([batch]))
+    (out,) = Dealer(0, places_of(7), "ts", "k").run(iter([batch]))
     seen: dict[str, int] = {}
     for row in out.to_pylist():
         (found,) = batches_of(row["rows"])
@@ -217,6 +218,38 @@ def test_parts_of_equal_keys_are_equal_and_many_keys_are_spread() -> None:
         for key in found["k"].to_pylist():
             assert seen.setdefault(key, row["part"]) == row["part"]
     assert len(seen) == 4_000
+
+
+def spark_hash(*values: int) -> int:
+    """Murmur3 as Spark has it, of columns of longs from 0 on, bit by bit."""
+    most = 0xFFFFFFFF
+
+    def turned(bits: int, by: int) -> int:
+        return (bits << by | bits >> 32 - by) & most
+
+    found = 42
+    for value in values:
+        for half in (value & most, value >> 32):
+            mixed = turned(half * 0xCC9E2D51 & most, 15) * 0x1B873593 & most
+            found = (turned(found ^ mixed, 13) * 5 + 0xE6546B64) & most
+        found ^= 8
+        found = (found ^ found >> 16) * 0x85EBCA6B & most
+        found = (found ^ found >> 13) * 0xC2B2AE35 & most
+        found ^= found >> 16
+    return found - (1 << 32) * (found >> 31)
+
+
+def test_each_part_has_a_task_of_its_own() -> None:
+    assert (spark_hash(0), spark_hash(1)) == (-1670924195, -1712319331)  # one task of two, but for places
+    for parts in (1, 2, 3, 7, 16, 100):
+        placed = list(enumerate(places_of(parts)))
+        for one in placed:
+            told = hash_longs(hash_longs(np.uint32(42), np.array([one[0]])), np.array([one[1]]))
+            assert told.view(np.int32)[0] == spark_hash(*one)
+        assert [spark_hash(*one) % parts for one in placed] == list(range(parts))
+        assert len({spark_hash(*one) % (3 * parts) for one in placed}) == parts
+    far = np.array([1 << 40 | 5])
+    assert hash_longs(np.uint32(42), far).view(np.int32)[0] == spark_hash(1 << 40 | 5)
 
 
 def test_rows_are_handed_out_with_the_types_that_spark_has() -> None:

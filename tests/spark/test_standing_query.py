@@ -15,6 +15,7 @@ from test_standing_parts import JOIN, LATENESS, ROWS, TABLES
 
 import nile
 from nile.spark import StreamSource, stream_query, stream_worth
+from nile.spark.standing.placing import places_of
 from nile.summaries.errors import ConfigError, SqlError
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ def test_what_is_told_over_a_failure_is_the_exact_answer(spark: SparkSession, tm
         assert worth.accounting[name].rejected == TABLES[name]["ts"].null_count
         assert worth.accounting[name].late == 0
     assert worth.fraction <= 1.0
+
+
+@pytest.mark.spark
+def test_spark_gives_each_part_to_another_task(spark: SparkSession) -> None:
+    placed = spark.createDataFrame(pa.table({"part": range(6), "place": places_of(6)}))
+    for tasks, most in ((6, 1), (3, 2), (2, 3), (12, 1)):
+        tasked = placed.selectExpr(f"pmod(hash(part, place), {tasks}) AS task").toArrow()["task"].to_pylist()
+        assert sorted(Counter(tasked).values()) == [most] * min(6, tasks)
 
 
 @pytest.mark.spark

@@ -9,40 +9,43 @@ from typing import Any
 import numpy as np
 
 from nile.base.times import event_times
+from nile.spark.settling import settle_worker
 from nile.spark.standing.dealing import Counts, parts_of
 from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa
 
 __all__ = ["CARRIED", "OUT", "Dealer", "Opener", "as_bytes", "batches_of"]
 
-CARRIED = "part long, stream long, at timestamp, rows binary"
+CARRIED = "part long, place long, stream long, at timestamp, rows binary"
 OUT = "rows binary"
 _AT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Dealer:
-    """A task over the rows of one stream: a row (part, number of the stream, latest time, tuples) for each part.
+    """A task over the rows of one stream: a row (part, its place, number of the stream, latest time, tuples) for each.
 
-    counts: whether every part is told, behind them, what the task has counted: rows of the stream -1 - its number.
+    places: of each part, as of `places_of`.  counts: whether every part is told, behind them, what the task has
+    counted: rows of the stream -1 - its number.
     """
 
     stream: int
-    parts: int
+    places: tuple[int, ...]
     time: str
     key: str
     counts: bool = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
+        count = len(self.places)
         counted: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         for batch in batches:
             if not batch.num_rows:
                 continue
             hashes = hash_keys(batch.column(self.key), where=self.key)
-            part = parts_of(hashes, self.parts)
+            part = parts_of(hashes, count)
             order = np.argsort(part, kind="stable")
-            ends = np.cumsum(np.bincount(part, minlength=self.parts))
+            ends = np.cumsum(np.bincount(part, minlength=count))
             times = event_times(batch.column(self.time))
             rows, parts, at = [], [], []
             for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -53,7 +56,7 @@ class Dealer:
                 parts.append(number)
                 at.append(int(times.ns[good].max()) // 1_000 if good.shape[0] else None)
                 rows.append(as_bytes([batch.take(pa.array(mine))]))
-            yield _carried(parts, self.stream, at, rows)
+            yield self._carried(parts, self.stream, at, rows)
             if self.counts:
                 there = batch.column(self.key).is_valid().to_numpy(zero_copy_only=False)
                 if times.reason is not None:
@@ -61,19 +64,19 @@ class Dealer:
                 counted.append((hashes[there], times.ns[there]))
         if counted and sum(ts.shape[0] for _, ts in counted):
             hashes, ts = (np.concatenate(each) for each in zip(*counted, strict=True))
-            told = as_bytes([Counts.of(hashes, ts, self.parts).batch()])
-            every = list(range(self.parts))
-            yield _carried(every, -1 - self.stream, [None] * self.parts, [told] * self.parts)
+            told = as_bytes([Counts.of(hashes, ts, count).batch()])
+            yield self._carried(list(range(count)), -1 - self.stream, [None] * count, [told] * count)
+        settle_worker()
 
-
-def _carried(parts: list[int], stream: int, at: list[int | None], rows: list[bytes]) -> pa.RecordBatch:
-    columns = [
-        pa.array(parts, pa.int64()),
-        pa.array([stream] * len(parts), pa.int64()),
-        pa.array(at, pa.int64()).cast(_AT),
-        pa.array(rows, pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["part", "stream", "at", "rows"])
+    def _carried(self, parts: list[int], stream: int, at: list[int | None], rows: list[bytes]) -> pa.RecordBatch:
+        columns = [
+            pa.array(parts, pa.int64()),
+            pa.array([self.places[part] for part in parts], pa.int64()),
+            pa.array([stream] * len(parts), pa.int64()),
+            pa.array(at, pa.int64()).cast(_AT),
+            pa.array(rows, pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=["part", "place", "stream", "at", "rows"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Opener:
                          zip(found.columns, self.schema, strict=True)],
                         schema=self.schema,
                     )  # fmt: skip
+        settle_worker()
 
 
 def as_bytes(batches: list[pa.RecordBatch]) -> bytes:

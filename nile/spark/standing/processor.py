@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from nile.spark.settling import settle_worker
 from nile.spark.standing.carrying import as_bytes, batches_of
 from nile.spark.standing.dealing import Counts
 from nile.spark.standing.partition import Asked, Partition
@@ -82,3 +83,4 @@ class Parts:
         self._handle.registerTimer(watermark + 1)
         if found:
             yield pandas.DataFrame({"rows": [as_bytes(found)]})
+        settle_worker()

@@ -21,6 +21,7 @@ from nile.spark.session import query_settings, spark_session
 from nile.spark.standing.carrying import CARRIED, OUT, Dealer, Opener
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import SHORTEST, Asked, Fed, Partition, Worth
+from nile.spark.standing.placing import places_of
 from nile.spark.standing.processor import WORTH, Parts
 from nile.sql.plan import leaves_of
 from nile.summaries.errors import ConfigError
@@ -71,16 +72,18 @@ def stream_query(
     with spark_failures("standing query on Spark"), query_settings(session):
         session.conf.set(_PROVIDER, _ROCKS)
         dealt: DataFrame | None = None
+        places = places_of(asked.parts)
         for number, fed in enumerate(asked.streams):
             source = sources[fed.name]
             lateness = -(-parse_duration(source.lateness, where=f"stream '{fed.name}', lateness") // 1_000)
-            dealer = Dealer(number, asked.parts, fed.time, fed.key, probe.is_dealt)
+            dealer = Dealer(number, places, fed.time, fed.key, probe.is_dealt)
             one = source.frame.select(*(f"`{name}`" for name in fed.schema.names)).mapInArrow(dealer.run, CARRIED)
             # Without its time the row is not Spark's to drop: late tuples are told by their stream.
-            one = one.withWatermark("at", f"{lateness} microseconds").select("part", "stream", "rows")
+            one = one.withWatermark("at", f"{lateness} microseconds").select("part", "place", "stream", "rows")
             dealt = one if dealt is None else dealt.unionByName(one)
         assert dealt is not None
-        found = dealt.groupBy("part").transformWithStateInPandas(Parts(asked.as_json()), OUT, "append", "EventTime")
+        by = dealt.groupBy("part", "place")
+        found = by.transformWithStateInPandas(Parts(asked.as_json()), OUT, "append", "EventTime")
         return found.mapInArrow(Opener(told).run, spark_types.from_arrow_schema(told))
 
 
