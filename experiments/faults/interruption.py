@@ -18,7 +18,7 @@ from nile.engine.connect import connect
 from nile.execution.live.commits import Commits
 from nile.experiments.faults.fault import Fault, Wrong, expect, generator
 from nile.experiments.faults.places import at_place
-from nile.experiments.faults.scene import Scene, differing, rows
+from nile.experiments.faults.scene import Scene, differing, first_difference, rows
 from nile.summaries.errors import DatabaseTorn, SqlError
 
 __all__ = ["INTERRUPT", "TRIES", "Draw", "cut_into", "undefended"]
@@ -207,8 +207,10 @@ def _cut_into(scene: Any, peace: Any, rng: np.random.Generator, seed: int, draw:
         state = scene.state()
         done = next((k for k, other in enumerate(states) if not differing(state, other)), None)
         if done is None:
-            nearest = min((differing(state, other) for other in states), key=len)
-            expect(False, f"{_told(change)} at place {at}: half done in {nearest}")
+            other = min(states, key=lambda each: len(differing(state, each)))
+            parts = differing(state, other)
+            first = first_difference(state.get(parts[0]), other.get(parts[0]))
+            expect(False, f"{_told(change)} at place {at}: half done in {parts}, {parts[0]}{first}")
         for step in steps[done:]:
             step(scene)
         rest = differing(scene.state(), states[-1])

@@ -21,7 +21,7 @@ from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content
 
-__all__ = ["QUERIES", "SHARED", "Callback", "Scene", "differing", "rows"]
+__all__ = ["QUERIES", "SHARED", "Callback", "Scene", "differing", "first_difference", "rows"]
 
 Callback = Callable[[pa.RecordBatch], None]
 
@@ -182,3 +182,14 @@ def _plain(params: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """The parts in which two states differ."""
     return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+
+
+def first_difference(one: Any, other: Any, at: str = "") -> str:
+    """Where two states first differ, and what each has there."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        for k, (mine, its) in enumerate(zip(one, other, strict=True)):
+            if mine != its:
+                return first_difference(mine, its, f"{at}[{k}]")
+    mine, its = repr(one), repr(other)
+    start = max(next((k for k, (a, b) in enumerate(zip(mine, its, strict=False)) if a != b), 0) - 40, 0)
+    return f"{at}: {mine[start : start + 120]} is not {its[start : start + 120]}"

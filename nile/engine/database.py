@@ -76,7 +76,11 @@ class Database(Builders):
         self._live = Live(self._names, keeper, means, schedule)
 
     def __enter__(self) -> Database:
-        self._names.check_open()
+        try:
+            self._names.check_open()
+        except BaseException:  # Ctrl-C: no `with` will close it
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -96,7 +100,11 @@ class Database(Builders):
         A database with a store writes a last checkpoint and releases the store; nothing in the store ends.  Raises
         what a callback raises, and StoreWriteError if the checkpoint could not be written.
         """
-        self._live.close()
+        try:
+            self._live.close()
+        except BaseException:  # Ctrl-C before it was closed: who leaves a `with` has no second chance
+            self._live.close()
+            raise
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
+import io
 import os
 import socket
 import time
@@ -23,9 +25,9 @@ _SETTLE_S = 0.2  # how long a new holder may take to write its name
 class Lock:
     """A lock held until `release`, the end of the process, or collection."""
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, file: io.FileIO) -> None:
         self.path = path
-        self._fd: int | None = fd
+        self._file = file  # lets go when it is closed or collected, which no interrupt keeps it from
         _HELD.add(self)
 
     @classmethod
@@ -35,34 +37,48 @@ class Lock:
         Raises StoreLocked, naming the holder, when it is locked; OSError when the file cannot be opened for writing.
         """
         try:
-            import fcntl
+            import fcntl  # noqa: F401
         except ImportError:
             raise StoreError(
                 f"{path}: needed a system with flock, so that a store has one writer; got none; use Linux or macOS"
             ) from None
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        file = io.FileIO(path, "r+", opener=_opened)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            try:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise
-                raise _held(path, fd) from None
-            finally:
-                os.close(fd)
+            if not _locks(file):
+                gc.collect()  # a writer that nobody can reach any more is closed with what it holds
+                if not _locks(file):
+                    raise _held(path, file.fileno())
+        except BaseException:
+            file.close()
+            raise
         with contextlib.suppress(OSError):  # a full disk must not keep a store from being opened
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-        return cls(path, fd)
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        return cls(path, file)
 
     def release(self) -> None:
         """Let the next writer in; twice is harmless."""
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+        self._file.close()
 
     def __del__(self) -> None:
         self.release()
+
+
+def _opened(path: str, _: int) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+
+
+def _locks(file: io.FileIO) -> bool:
+    """Whether nobody else has it locked.  Raises OSError where there are no locks."""
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        return False
+    return True
 
 
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()

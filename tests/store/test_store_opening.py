@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import nile
+from nile.experiments.faults.places import at_place
 from nile.pyramid.disk import StoreDirectory
 from nile.pyramid.disk.files import Files
 from nile.pyramid.disk.recovery import is_store
@@ -248,3 +251,19 @@ def test_an_odd_umask_does_not_shut_the_owner_out(tmp_path: Path) -> None:
     assert all(file.stat().st_mode & 0o600 == 0o600 for file in files if file.name != "LOCK")
     with StoreDirectory.open(tmp_path / "store") as store:
         assert store.state == {"n": 1}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of destructors that are cut into
+def test_no_place_of_a_with_leaves_a_store_that_is_locked(tmp_path: Path) -> None:
+    def used() -> None:
+        with nile.connect(tmp_path / "store", memory="16MB") as db:
+            db.sql("SELECT 1")
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    used()
+    for at in range(0, at_place(used, None, stopped), 3):
+        with contextlib.suppress(KeyboardInterrupt):
+            at_place(used, at, stopped)
+        nile.connect(tmp_path / "store", checkpoint=None).close()
