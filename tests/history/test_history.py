@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nile.experiments.faults.places import at_place
 from nile.pyramid.history.history import History
+from nile.pyramid.history.hot_rows import Tail
 from nile.pyramid.history.keys import HotIndex, KeyIndex, buckets_for
 from nile.pyramid.lake.key_sketch import _MULTIPLIERS, LEVELS, IndexSketch, cells_for
 from nile.pyramid.lake.key_sketch_kernels import level_codes
@@ -311,3 +314,30 @@ def test_a_counter_of_one_byte_is_rounded_up_by_an_eighth_at_most_and_nothing_st
         (estimate,), (upper,) = (bound.tolist() for bound in sketch.bounds(np.array([77], np.uint64)))
         assert count <= upper <= count + count // 8
         assert estimate == upper
+
+
+def test_a_reader_who_is_interrupted_anywhere_loses_no_rows_and_doubles_none() -> None:
+    schema = pa.schema([("n", pa.int64())])
+
+    def filled() -> Tail:
+        tail = Tail(schema, 0)
+        for first in (0, 40, 70, 80):
+            n = np.arange(first, first + 10)
+            tail.append(n * 1_000, pa.RecordBatch.from_arrays([pa.array(n)], schema=schema))
+            if first == 40:
+                tail.parts()
+        return tail
+
+    def told(tail: Tail) -> list[int]:
+        return [n for part in tail.parts() for n in part.batch.column("n").to_pylist()]
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    rows = told(filled())
+    assert len(rows) == 40
+    for at in range(at_place(filled().parts, None, stopped)):
+        tail = filled()
+        with contextlib.suppress(KeyboardInterrupt):
+            at_place(tail.parts, at, stopped)
+        assert told(tail) == rows

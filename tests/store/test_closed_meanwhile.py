@@ -64,7 +64,7 @@ def test_a_converter_that_closes_the_database_leaves_no_offset(tmp_path: Path) -
         assert (again.sql("SELECT k FROM s").fetchall(), again.offset("s")) == ([], 0)
 
 
-@pytest.mark.parametrize("share", [0.005, 0.01, 0.02, 0.03, 0.2, 0.5, 0.8])
+@pytest.mark.parametrize("share", [0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 0.8])
 def test_a_handler_that_closes_the_database_cuts_no_push(share: float, tmp_path: Path) -> None:
     other = Scene(("rows", "running"), store=tmp_path / "y")
     places = at_place(partial(other.push, "a", 12), None, lambda: None)

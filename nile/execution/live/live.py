@@ -66,9 +66,10 @@ class Live(Known):
                 if go.num_rows:
                     stream.check(list(stream.admitted(data)))
                     goes = partial(matched, rows=go)
-            if self._keeper is not None:
+            if (keeper := self._keeper) is not None:
                 with INTERRUPTS:
-                    self._keeper.make_room(self, self.names)  # first: a push that fails took nothing
+                    self.names.check_open()  # a handler may have closed it
+                    keeper.make_room(self, self.names)  # first: a push that fails took nothing
             if offset is not None:
                 checked_offset(offset, f"stream '{name}'")
             done, admitted = 0, stream.admitted(data)

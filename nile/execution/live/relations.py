@@ -51,9 +51,10 @@ def revise(live: Live, name: str, change: Callable[[], list[tuple[int, pa.Table]
             raise ConfigError(f"relation '{name}': needed one to change by hand; got a view; change what it reads")
         live.standing.wait_for_readers(log)
         live.standing.check_state(log, live.memory)
-        if live._keeper is not None:
+        if (keeper := live._keeper) is not None:
             with INTERRUPTS:
-                live._keeper.make_room(live, live.names)
+                live.names.check_open()  # a handler may have closed it
+                keeper.make_room(live, live.names)
         now = _instant(live, log, at)
         batches = []
         for sign, table in change():
