@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -260,7 +261,7 @@ def test_no_place_of_a_with_leaves_a_store_that_is_locked(tmp_path: Path) -> Non
             db.sql("SELECT 1")
 
     def stopped() -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     used()
     for at in range(0, at_place(used, None, stopped), 3):
