@@ -139,9 +139,9 @@ class Waiting:
 
     def come(
         self, ts: Array, sides: Array, begins: Array, hashes: Array, since: Array, worth: Array, rows: Any, done: int
-    ) -> tuple[Array, Any, Array]:
-        """Values that come, in time order; (times int64 [m], rows [m], how many each stands for: float64 [m]) of those
-        that the right lets go of up to `done` and the left still has.
+    ) -> tuple[Array, Any, Array, Array]:
+        """Values that come, in time order; (times int64 [m], rows [m], hashes uint64 [m], how many each stands for:
+        float64 [m]) of those that the right lets go of up to `done` and the left still has.
 
         sides int8 [n]: 0 of rows of the left that are on the right, as far as known last at `since` (int64 [n]), 1 of
         any of the right; begins bool [n]: whether it begins to wait, if it does not yet: of the left what surely was
@@ -157,8 +157,9 @@ class Waiting:
             self._due, self._whose, self._size, out_ts, out_code, out_stands,
         )  # fmt: skip
         told = pa.RecordBatch.from_arrays(self._table.columns(out_code[:many]), schema=self.schema)
+        own = self._hash[out_code[:many]]
         self._sort_out()
-        return out_ts[:many], told, out_stands[:many]
+        return out_ts[:many], told, own, out_stands[:many]
 
     def keep(self, which: Any) -> None:
         """Let only those wait whose hashes (uint64 [n]) `which` says (bool [n]).  Cost: O(rows)."""

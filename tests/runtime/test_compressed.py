@@ -260,6 +260,26 @@ def test_a_burst_stays_inside_the_memory_tells_what_it_is_worth_and_is_exact_aga
     assert np.mean(inside) >= 0.75  # few numbers, which hang together; `nile bench run runtime` has more
 
 
+def test_values_that_the_right_lets_go_of_again_and_again_are_missed_together() -> None:
+    """Sixteen times of 2,000 values, of which EXCEPT holds one in sixteen while they wait, always the same."""
+    inside, missed = [], []
+    for seed in range(12):
+        with _database(memory=150_000) as db:
+            bounded = db.subscribe(QUERIES["except"][0], emit="append")
+            values = np.arange(2_000) + seed * 1_000_003
+            for turn in range(16):
+                for after, name in ((0.0, "r"), (1.5, "s")):
+                    db.push(name, {"t": 4.0 * turn + after + np.linspace(0.0, 0.1, 2_000), "k": values})
+                db.advance(4.0 * turn + 3.9)
+                bounded.poll()
+            told = bounded.estimate
+            assert bounded.approximate
+            inside.append(told.low <= 32_000 <= told.high)
+            missed.append(1.0 - bounded.outputs / 32_000)
+    assert np.mean(missed) > 0.8
+    assert np.mean(inside) >= 0.9, inside
+
+
 def test_a_restart_in_a_burst_goes_on_with_the_filter_and_with_refilling(tmp_path: Path) -> None:
     """Numbers go on, nothing is told that is wrong, the interval knows of what was missed before."""
     draw = np.random.default_rng(5)

@@ -200,10 +200,11 @@ def test_rows_wait_until_the_right_lets_go_as_in_plain_python(cut: int) -> None:
             part = slice(first, min(first + cut, begin + 400))
             done = int(ts[part][-1]) if part.stop == begin + 400 else int(ts[part][-1]) - 1
             hashes = values[part].astype(np.uint64)
-            at, rows, stands = made.come(
+            at, rows, whose, stands = made.come(
                 ts[part], sides[part], begins[part], hashes, since[part], worth[part], _rows(values[part]), done
             )
             assert rows.column(1).to_pylist() == [f"v{k}" for k in rows.column(0).to_pylist()]
+            assert whose.tolist() == rows.column(0).to_pylist()
             found += list(zip(at.tolist(), rows.column(0).to_pylist(), stands.tolist(), strict=True))
         assert sorted(found) == sorted(wanted)
         assert [each[0] for each in found] == sorted(each[0] for each in found)
@@ -225,7 +226,7 @@ def test_a_share_of_the_rows_may_go_on_waiting_and_altered_states_are_refused() 
     made.keep(lambda hashes: hashes % np.uint64(2) == 0)
     assert len(made) == 6
     none = zeros[:0]
-    at, rows, _ = made.come(
+    at, rows, _, _ = made.come(
         none, none.astype(np.int8), none == 0, none.astype(np.uint64), none, none + 1.0, _rows(none), 200
     )
     assert (at.tolist(), rows.num_rows, len(made)) == ([], 0, 0)  # by then the left had gone, too

@@ -16,7 +16,8 @@ from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.gate import Gate
 from nile.execution.live.means.given import SAFE, Cost
-from nile.execution.live.means.squeezed import MOST, Squeezed, worth_of
+from nile.execution.live.means.repeats import varied
+from nile.execution.live.means.squeezed import MOST, REPEATS, Squeezed, worth_of
 from nile.execution.live.means.weighed_intervals import CONFIDENCE, Precision, counted
 from nile.execution.live.means.weighing import Weighed
 from nile.execution.live.running import Running
@@ -296,7 +297,9 @@ class CompressedSubscription(BoundedSubscription):
     def estimate(self) -> Estimate:
         """How many outputs the exact answer has so far; at least those there are, where none can be wrong."""
         with self._lock:
-            missed, wrong, squares, slack = self._worth
+            worth = self._worth
+            missed, wrong, squares, slack = worth[: REPEATS.start]
+            squares += varied(worth[REPEATS])
             if not (missed or wrong or squares or slack):
                 return Estimate.exact(float(self.outputs))
             value = max(0.0, self.outputs + float(missed - wrong + slack / 2.0))
@@ -311,7 +314,7 @@ class CompressedSubscription(BoundedSubscription):
     def precision(self) -> Precision:
         """Of all outputs so far: the share of them that is expected to be wrong, and of the exact ones to be missed."""
         with self._lock:
-            missed, wrong, _, slack = self._worth
+            missed, wrong, _, slack = self._worth[: REPEATS.start]
             told = float(self.outputs)
             right = max(0.0, told - float(wrong))
             missed = max(0.0, float(missed + slack / 2.0))

@@ -27,6 +27,7 @@ from nile.exact.plan.algebra import Distinct, Intersect, Minus, Plan, Project, U
 from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State
 from nile.execution.live.means.gate import MOST_LEVEL, hashed
+from nile.execution.live.means.repeats import repeated
 from nile.operators.aggregate.input import units
 from nile.runtime.recent import CELL, Recent, cells_in
 from nile.runtime.sides import Sides, Waiting
@@ -53,8 +54,9 @@ class Verdict:
     """Rows that are told at their times (int64 [n]), in time order, and what they are worth.
 
     missed, wrong: how many rows of the exact answer are expected not to be told, how many told not to be in it;
-    squares: the variance of both together; slack: rows that may have been missed, or are told later; most: what one
-    row stands for at most, beyond itself.
+    squares: the variance of both together, but for what values that are drawn stand for; repeats: float64 [REPEATS], of
+    these, as of `repeated`; slack: rows that may have been missed, or are told later; most: what one row stands for at
+    most, beyond itself.
     """
 
     ts: Array
@@ -64,6 +66,7 @@ class Verdict:
     squares: float = 0.0
     slack: float = 0.0
     most: float = 0.0
+    repeats: Array | None = None
 
 
 class Filter(Protocol):
@@ -294,13 +297,13 @@ class _Beside:
             begins = looked.there & (looked.new | ~left)
             part = rows.filter(pa.array(waits))
             worth = np.where(left, 1.0 + _beyond(looked.own), 1.0)[waits]
-            at, back, stands = self._waits.come(
+            at, back, which, stands = self._waits.come(
                 ts[waits], side[waits], begins[waits], hashes[waits], looked.since[waits], worth, part, done
             )
             if at.shape[0]:
                 beyond = stands * 2.0**self._level - 1.0
                 told.missed += float(beyond.sum())
-                told.squares += float(beyond @ (beyond + 1.0))
+                told.repeats = repeated(which, beyond)
                 told.most = max(told.most, float(beyond.max()))
                 order = np.argsort(np.concatenate([told.ts, at]), kind="stable")
                 told.rows = joined([told.rows, back], self.schema).take(pa.array(order))

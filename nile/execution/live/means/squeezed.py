@@ -21,14 +21,18 @@ from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Plan, Range
 from nile.exact.state.held import Held, State
 from nile.execution.live.means.filters import Filter, Verdict, filter_of
+from nile.execution.live.means.repeats import REPEATS as CELLS
 from nile.summaries.hashing import KeyHasher
 
-__all__ = ["MISSED", "MOST", "SLACK", "SQUARES", "WORTH", "WRONG", "Squeezed", "worth_of"]
+__all__ = ["MOST", "REPEATS", "WORTH", "Squeezed", "worth_of"]
 
 Array = np.ndarray[Any, Any]
-MISSED, WRONG, SQUARES, SLACK, MOST = range(5)
-"""Places in `worth`, as of `Verdict`: all but the last are sums."""
-WORTH = 5
+_PLAIN = 4
+REPEATS = slice(_PLAIN, _PLAIN + CELLS)
+MOST = _PLAIN + CELLS
+WORTH = MOST + 1
+"""Places in `worth`, as of `Verdict`: missed, wrong, squares, slack, the cells of repeats, most; all but this are sums.
+"""
 
 
 class Squeezed(Pipeline):
@@ -189,7 +193,9 @@ class Squeezed(Pipeline):
         return out
 
     def _count(self, verdict: Verdict) -> None:
-        self.worth[:MOST] += verdict.missed, verdict.wrong, verdict.squares, verdict.slack
+        self.worth[:_PLAIN] += verdict.missed, verdict.wrong, verdict.squares, verdict.slack
+        if verdict.repeats is not None:
+            self.worth[REPEATS] += verdict.repeats
         self.worth[MOST] = max(self.worth[MOST], verdict.most)
 
     def _windows(self, ts: Array) -> Array:
@@ -256,7 +262,9 @@ def worth_of(held: Held) -> Array:
     """What a state says of what filters told: float64 [WORTH].  Raises EnvelopeError."""
     worth = held.array("worth", "float64", (None,))
     if worth.shape == (3,):  # before there were two sides: missed, squares, most
-        return np.array([worth[0], 0.0, worth[1], 0.0, worth[2]])
+        worth = np.array([worth[0], 0.0, worth[1], 0.0, worth[2]])
+    if worth.shape == (_PLAIN + 1,):  # before it was known how often values were told
+        worth = np.insert(worth, _PLAIN, np.zeros(CELLS))
     if worth.shape != (WORTH,):
         held.refuse(f"{WORTH} numbers of what was told", worth)
     return np.array(worth)
