@@ -20,6 +20,7 @@ from nile.answers.tabular import Members, refuse_beyond_memory, room_for_answers
 from nile.base.budgets import GivenBudget
 from nile.base.durations import format_duration
 from nile.base.room import each_within, within
+from nile.base.weakly import weakly
 from nile.operators.common.contract import Found, ReadJoin
 from nile.operators.common.partners import surely_fewer
 from nile.operators.common.plan import JoinPlan
@@ -108,8 +109,8 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
             timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
-            self._once_more, len if plan.output == "pairs" else lambda part: int(self._sizes(part).sum()),
-            self._counted if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
+            weakly(self._once_more), weakly(self._size),
+            weakly(self._counted) if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" and plan.strategy in ("", "promise") else 3) + 8,
         )  # fmt: skip
@@ -275,6 +276,9 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     @abstractmethod
     def _sizes(self, part: Out) -> Array:
         """How many outputs each of a batch stands for: int64 [o]."""
+
+    def _size(self, part: Out) -> int:
+        return len(part) if self.plan.output == "pairs" else int(self._sizes(part).sum())
 
     @abstractmethod
     def _sample(self, parts: list[Out]) -> KeySample:

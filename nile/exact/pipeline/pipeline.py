@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from nile.base.weakly import weakly
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
@@ -103,8 +104,8 @@ class Pipeline:
         self._passed = dict(self._last)  # no tuple of this time or before will come
         self._built.stages[-1].operator = self._root
         marks = [*(each.nth for each in self._built.arrivals), *(each.next_leaving for each in self._built.streams)]
-        pairs = self._pairs if self._built.joins else None
-        self.stages = Stages(self._built.stages, marks, pairs, self._tell, self._built.is_pushed)
+        pairs = weakly(self._pairs) if self._built.joins else None
+        self.stages = Stages(self._built.stages, marks, pairs, weakly(self._tell), self._built.is_pushed)
         self.deferred = False
         """Whether what comes waits until its operators are run (`stages`), or `settle` is called."""
         self._found: list[Changes] = []
@@ -390,11 +391,9 @@ class Pipeline:
         return joins[0].pairs if len(joins) == 1 else sum([each.pairs for each in joins])
 
     def _tell(self, delta: Delta) -> None:
-        if self.emit == "snapshot":
-            return
         if self.emit == "append" and not self.signed and delta.gone:
             come = delta.sign > 0
             delta = Delta(delta.ts[come], delta.sign[come], delta.rows.filter(pa.array(come)))
-        if n := delta.sign.shape[0]:
+        if (n := delta.sign.shape[0]) and self.emit != "snapshot":
             self._counts["changes"] += n
             self._found.append(delta)

@@ -46,8 +46,12 @@ class Coming:
         waiting = {own[0].name for own in self._streams.values() if reading.may_wait(own[0])}
         self._can_wait = bool(waiting)
         self._read = Abreast({name: reading.coming(own) for name, own in self._streams.items()}, waiting)
-        self._pieces = map(self._piece, self._read)
         self.last: int | None = None
+
+    @property
+    def _pieces(self) -> Iterator[Piece]:
+        """What is left to read.  Not held: it holds this, and what was read would outlive whoever reads it."""
+        return map(self._piece, self._read)
 
     def __iter__(self) -> Iterator[Piece]:
         try:

@@ -72,7 +72,11 @@ class ComingStreams:
         waiting = [name for name, manager in self._managers.items() if manager.may_wait]
         self._can_wait = bool(waiting)
         self._coming = Abreast({name: _batches(manager) for name, manager in self._managers.items()}, waiting)
-        self._steps = map(self._take, self._coming)
+
+    @property
+    def _steps(self) -> Iterator[int | None]:
+        """What is left to read.  Not held: it holds this, and what was read would outlive whoever reads it."""
+        return map(self._take, self._coming)
 
     def waits(self) -> bool:
         """Whether a stream has to be waited for; else all that can wait are read now (`whole` has them)."""
