@@ -37,3 +37,24 @@ def test_what_is_found_is_worth_more_than_what_would_be_found_without(share: flo
         np.where(each <= 0.25, 1.0, fade).sum() for each in (ages(given, f, "directory", budget) for f in (1.0, fade))
     ]
     assert worth[1] >= (1.05 if share == 0.067 or fade == 0.3 else 0.97) * worth[0]
+
+
+@pytest.mark.parametrize("budget", [0.05, 0.2])
+@pytest.mark.parametrize(
+    ("share", "fade", "guide", "least"),
+    [
+        (0.067, 0.8, "directory", 1.05), (0.067, 0.3, "directory", 1.05), (0.005, 0.8, "directory", 1.0),
+        (0.005, 0.3, "directory", 1.05), (0.002, 0.3, "directory", 1.05), (0.0005, 0.3, "directory", 1.0),
+        (0.0005, 0.3, "countsketch", 0.93),
+    ],
+)  # fmt: skip
+def test_over_many_streams_what_is_found_is_worth_more(
+    share: float, fade: float, guide: str, least: float, budget: float
+) -> None:
+    """Where tuples have but two matches hardly anything is left to choose, and telling them apart is not paid for."""
+    worth = np.zeros(2)
+    for seed in range(1, 13):
+        given = workload(share, seed, tuples=8_000)
+        for at, factor in enumerate((1.0, fade)):
+            worth[at] += np.where(ages(given, factor, guide, budget) <= 0.25, 1.0, fade).sum()
+    assert worth[1] >= least * worth[0]

@@ -187,8 +187,11 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     fades = st.fades
     st.real[js.YOUNG_TUPLES] += 1.0
     # Where nothing else waits, what comes next needs no promise: its list says as much as it would be asked for then.
-    alone = fades[fades.shape[0] - 1] == 1.0 and st.whole[js.ACTIVE] == 0 and q.control[queue.SIZE] == 0
-    if st.setting[js.GUIDE] == js.COUNTSKETCH and not alone:
+    # Nor are its matches told apart by age, but where old ones are not worth being found.
+    fading = fades[fades.shape[0] - 1] < 1.0
+    alone = st.whole[js.ACTIVE] == 0 and q.control[queue.SIZE] == 0
+    alike = not fading or (alone and older_counts(st))
+    if st.setting[js.GUIDE] == js.COUNTSKETCH and not (alone and alike):
         _estimated_regions(own, other, side, ordinal, ts, since, st, q)
         return
     if st.setting[js.GUIDE] == js.SHARED_GRID:
@@ -199,7 +202,7 @@ def densest_regions(own: Side, other: Side, side: int, ordinal: int, code: int, 
     if low == high:
         st.whole[js.PRUNED] += 1
         return
-    if fades[fades.shape[0] - 1] == 1.0:
+    if alike:
         length = ts - other.ts[held_at(other, ordinal_at(other, code, low))]
         klass = density_class(density(high - low, length, other))
         _queue_region(st, q, klass, side, ordinal, ts, low, high, js.RESOLVED, 1.0, _outputs(high - low, st))
