@@ -14,6 +14,7 @@ from nile.exact.join.wjoin import window_join
 from nile.experiments.benchmarks.exact.grid import Cell, peak_here
 from nile.experiments.benchmarks.exact.join import joined_table
 from nile.experiments.benchmarks.exact.peaks import peak_of
+from nile.experiments.benchmarks.exact.standing import BOUNDED, LATENESS, _Fed, _rows
 from nile.experiments.benchmarks.exact.streams import (
     SECOND,
     best_of,
@@ -22,6 +23,7 @@ from nile.experiments.benchmarks.exact.streams import (
     spark_join,
     streams,
 )
+from nile.experiments.benchmarks.exact.threads import _asked, _asker
 
 WORK = streams(2_000, 3, keys=50, window=7 * SECOND)
 
@@ -92,3 +94,34 @@ def test_a_cell_of_the_grid_is_weighed_with_its_answer(name: str) -> None:
     peak = peak_here(json.dumps({"cell": cell, "name": name, "form": "plain", "paths": []}))
     assert peak is not None
     assert peak >= 60_000 * 12 * 16  # bytes of some of the pairs, of two doubles each
+
+
+@pytest.mark.parametrize("begin", [0, 5, 25, 1_000])
+def test_tuples_in_random_order_are_those_in_order_and_never_late(begin: int) -> None:
+    wanted = _rows(begin, 40, None)
+    came = np.concatenate([_rows(at, 10, 20)["ts"] for at in range(begin // 20 * 20, begin + 60, 10)])
+    assert (np.maximum.accumulate(came) - came).max() < 20
+    assert (np.diff(came) < 0).any()
+    assert set(wanted["ts"].tolist()) <= set(came.tolist())
+    some = _rows(begin, 40, 20)
+    assert some["ts"].min() >= begin // 20 * 20
+    whole = _rows(0, begin + 80, None)
+    for name in ("k", "v"):
+        assert some[name].tolist() == whole[name][some["ts"]].tolist()
+
+
+@pytest.mark.parametrize("query", ["join", "group-by"])
+def test_a_query_is_told_of_every_tuple_that_came_in_random_order(query: str) -> None:
+    fed = _Fed(*BOUNDED[query], LATENESS)
+    assert fed.push() > 0
+    fed.up_to(40_000)
+    assert [each.late for each in fed.standing.accounting.values()] == [0] * len(BOUNDED[query][0])
+    assert fed.standing.outputs > 0
+    fed.close()
+
+
+def test_a_process_of_its_own_answers_as_often_as_it_is_asked() -> None:
+    cell = Cell(60, 1.0, "int32", "count", "Arrow", 1_000)
+    with _asker(cell) as one, _asker(cell) as other:
+        assert _asked([one]) > 0.0
+        assert _asked([one, other]) > 0.0

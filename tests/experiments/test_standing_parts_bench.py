@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from nile.experiments.benchmarks import standing_parts as bench
@@ -18,5 +19,11 @@ def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypa
         assert sum(mine[name].num_rows for parts in told for mine, _ in parts if name in mine) == 400
     assert all(len(counts) == 2 for parts in told for _, counts in parts)  # of both streams, to every part
     found, spent = bench.in_parts(text, tables, 1.0, 3)
-    assert found == bench.one(text, tables, 1.0) > 0
+    alone = bench.one(text, tables, 1.0)
+    assert found.num_rows == alone.num_rows > 0
+    assert bench.histogram_errors(alone, found, 20, "4 s") == (0.0, 0.0)
+    few = alone.slice(0, 5)
+    shares = np.bincount(bench.binned(alone, 20, "4 s")[1], minlength=100) / alone.num_rows
+    drawn = np.bincount(bench.binned(few, 20, "4 s")[1], minlength=100) / 5
+    assert bench.histogram_errors(alone, few, 20, "4 s")[1] == pytest.approx(float(((shares - drawn) ** 2).sum()))
     assert spent == pytest.approx(1.0)
