@@ -17,7 +17,7 @@ from nile.experiments.benchmarks import (
     scale,
     scan,
     server,
-    standing_parts,
+    standing,
     surface,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
@@ -53,7 +53,7 @@ __all__ = [
     "server",
     "share",
     "sketch",
-    "standing_parts",
+    "standing",
     "surface",
     "truth",
 ]

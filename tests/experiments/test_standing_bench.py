@@ -1,11 +1,14 @@
-"""The benchmark of standing joins in parts asks the same of the parts as of the one beside them."""
+"""The benchmarks of standing joins on Spark ask the same of parts, and of executors, as of the one beside them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nile.experiments.benchmarks import standing_parts as bench
+from nile.experiments.benchmarks.standing import cluster
+from nile.experiments.benchmarks.standing import parts as bench
 
 
 def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +30,14 @@ def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypa
     drawn = np.bincount(bench.binned(few, 20, "4 s")[1], minlength=100) / 5
     assert bench.histogram_errors(alone, few, 20, "4 s")[1] == pytest.approx(float(((shares - drawn) ** 2).sum()))
     assert spent == pytest.approx(1.0)
+
+
+@pytest.mark.long
+def test_executors_tell_all_pairs_and_what_they_spent(tmp_path: Path) -> None:
+    cluster.write(tmp_path, batches=3, tuples=200)
+    (rows, wall, busiest), (again, _, none) = (
+        cluster.apart(tmp_path, master, parts, 1) for master, parts in (("local-cluster[2,1,1024]", 2), (None, 1))
+    )
+    assert rows == again > 0
+    assert wall > 0
+    assert busiest > 0 == none  # without a cluster there are no executors
