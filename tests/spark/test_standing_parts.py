@@ -15,6 +15,7 @@ from nile.spark.standing.dealing import KEYS, Counts, Promises, _likely, _taken,
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
 from nile.spark.standing.placing import hash_longs, places_of
+from nile.spark.standing.processor import Last
 from nile.summaries.costs import ENGINE
 from nile.summaries.errors import ConfigError, EnvelopeError
 from nile.summaries.estimate import Estimate
@@ -60,10 +61,12 @@ def asked(text: str, options: dict[str, Any], parts: int) -> Asked:
 
 
 def in_parts(
-    query: Asked, cut: int, seed: int | None = None, *, counts: bool = True
+    query: Asked, cut: int, seed: int | None = None, *, counts: bool = True, goes_on: bool = False
 ) -> tuple[list[pa.RecordBatch], list[bytes], list[Worth]]:
     """What the parts tell when the streams come in micro-batches of `cut` tuples; seed: of their order inside them;
-    counts: whether they hear what was counted."""
+    counts: whether they hear what was counted; goes_on: whether workers go on with the parts that they had."""
+    workers = [Last() for _ in range(query.parts)]
+    had: list[Partition] = []
     states: list[bytes | None] = [None] * query.parts
     told: list[pa.RecordBatch] = []
     for begin in range(0, 800, cut):
@@ -83,9 +86,13 @@ def in_parts(
                         assert row["stream"] == -1 - number
                         heard[row["part"]].append((number, Counts.from_batch(batches[0])))
         for number in range(query.parts):
-            part = Partition(query, states[number], number)
+            worker = workers[number] if goes_on else Last()
+            part = worker.take("asked", query, number, states[number])
+            assert (begin > 0 and goes_on) == (part in had)
             told += part.take(dealt[number], 0, heard[number])
-            states[number] = part.capture()
+            states[number] = state = part.capture()
+            worker.leave("asked", number, bytes(bytearray(state)), part)
+            had.append(part)
     worths = []
     for number in range(query.parts):
         part = Partition(query, states[number], number)
@@ -99,18 +106,18 @@ def alike(table: pa.Table) -> list[str]:
     return sorted(map(str, table.to_pylist()))
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        (JOIN.format(""), {}),
-        (JOIN.format("WITH PREFERENCE desc a.k"), {"budget": 1.0}),
-        (JOIN.format("WITH PREFERENCE asc a.k"), {"budget": 1.0, "outlier_cap": 3}),
-        ("SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k WINDOW 5", {"emit": "changes"}),
-        ("SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k WINDOW 2", {"emit": "changes"}),
-        ("SELECT DISTINCT k FROM a WINDOW 5", {"emit": "changes"}),
-        ("SELECT k, v FROM a WHERE v > 50", {}),
-    ],
-)
+WAYS: list[tuple[str, dict[str, Any]]] = [
+    (JOIN.format(""), {}),
+    (JOIN.format("WITH PREFERENCE desc a.k"), {"budget": 1.0}),
+    (JOIN.format("WITH PREFERENCE asc a.k"), {"budget": 1.0, "outlier_cap": 3}),
+    ("SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k WINDOW 5", {"emit": "changes"}),
+    ("SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k WINDOW 2", {"emit": "changes"}),
+    ("SELECT DISTINCT k FROM a WINDOW 5", {"emit": "changes"}),
+    ("SELECT k, v FROM a WHERE v > 50", {}),
+]
+
+
+@pytest.mark.parametrize(("text", "options"), WAYS)
 def test_parts_tell_what_one_database_tells(text: str, options: dict[str, Any]) -> None:
     wanted, standing = whole(text, options, 200)
     told, _, worths = in_parts(asked(text, options, 3), 200)
@@ -124,6 +131,38 @@ def test_parts_tell_what_one_database_tells(text: str, options: dict[str, Any]) 
         assert each.rejected == TABLES[name]["ts"].null_count
     if "PREFERENCE asc" not in text:
         assert together.estimate.value == standing.estimate.value
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        *WAYS,
+        (JOIN.format("WITH PREFERENCE desc a.k"), {"budget": 0.3}),
+        (JOIN.format("WITH PREFERENCE weighted a.k"), {"budget": 0.3}),
+    ],
+)
+def test_a_worker_that_goes_on_with_its_part_tells_and_leaves_what_one_that_reads_its_state_does(
+    text: str, options: dict[str, Any]
+) -> None:
+    query = asked(text, options, 2)
+    anew, on = (in_parts(query, 100, goes_on=goes_on) for goes_on in (False, True))
+    assert anew[1] == on[1]
+    assert [each.to_pylist() for each in anew[0]] == [each.to_pylist() for each in on[0]]
+    assert [each.as_json() for each in anew[2]] == [each.as_json() for each in on[2]]
+
+
+def test_a_worker_reads_the_state_of_a_part_that_is_not_where_it_left_it() -> None:
+    query = asked(JOIN.format(""), {}, 2)
+    worker = Last()
+    part = worker.take("asked", query, 0, None)
+    state = part.capture()
+    worker.leave("asked", 0, state, part)
+    assert worker.take("asked", query, 0, bytes(bytearray(state))) is part
+    assert worker.take("asked", query, 0, state) is not part  # somebody has it, and may have failed with it
+    list(part.take({"a": TABLES["a"].slice(0, 50)}, 0))
+    for other in (("other", 0, state), ("asked", 1, state), ("asked", 0, part.capture())):
+        worker.leave("asked", 0, state, part)
+        assert worker.take(other[0], query, *other[1:]) is not part
 
 
 def test_a_share_of_each_part_is_that_share_of_all() -> None:
