@@ -29,7 +29,7 @@ _CUT = 1.0 / 3.0  # of the variance of a kind of age's pairs, what a bin's end t
 _OF_A_CELL = 1.0 / 6.0  # the variance of the pairs of a cell
 _MOST_GROUPS, _LEAST_AGES, _MOST_AGES = 16, 32, 1024
 _SPARED, _MOST_SPARED = 0.15, 0.3  # of a budget, and of what hands pairs out, the least for keys that are not listed
-_KEYS = 0.25  # what is left of histograms by key counts so much less
+_KEYS = 0.1  # what is left of histograms by key counts so much less: they are closer than those by age
 _MANY = 1_000.0  # pairs handed out, below which cells are too few
 _WORTH = 0.85  # of the variance with one phase, the most with two
 
@@ -65,37 +65,44 @@ def two_phases(
         drawn = np.where(
             sizes.keys > 0.0, sizes.keys * sizes.pairs * _weights(strata) * (1.0 / phases.share - 1.0), 0.0
         )
-        drawing, handed = float(drawn.sum()) / (total * total), float(phases.pairs.sum())
-        varies += drawing * min(1.0, _LEFT_OVER + _left(handed, *cells_of(phases.pairs)))
-        if varies < least and handed >= _MANY:
+        drawing = float(drawn.sum()) / (total * total)
+        varies += drawing * min(1.0, _LEFT_OVER + _left(phases.pairs))
+        if varies < least and float(phases.pairs.sum()) >= _MANY:
             best, least = phases, varies
     return best
 
 
-def cells_of(pairs: Array) -> tuple[int, int]:
-    """Groups of strata, and kinds of age, that cells are told apart by, of so many pairs handed out of each stratum.
+def cells_of(pairs: Array) -> tuple[Array, Array]:
+    """The group of each stratum, int64 [k], and the kinds of age of each group, int64 [g]: what tells cells apart.
 
-    The more kinds, the less a bin's end cuts one, and the more cells are off by a part of a pair; so are the cells of
-    groups, of which the last has all strata but the heaviest, and those are left to chance in it.
+    pairs: as many are handed out of each stratum.  The more kinds, the less a bin's end cuts one, and the more cells
+    are off by a part of a pair, so a group has them as the root of its pairs.  The last group has all strata but the
+    heaviest, which are left to chance in it.
     """
     handed = max(1.0, float(pairs.sum()))
     order = np.argsort(-pairs, kind="stable")
     shares = pairs[order] / handed
     alike = np.where(order == 0, 0.0, 1.0)  # stratum 0 has many keys
-    found, least = (1, _LEAST_AGES), math.inf
+    found, least = np.full(1, _LEAST_AGES), math.inf
     for groups in range(1, min(_MOST_GROUPS, pairs.shape[0]) + 1):
-        ages = int(max(_LEAST_AGES, min(math.sqrt(_CUT * _BINS / _OF_A_CELL * handed / groups), _MOST_AGES)))
         rest = shares[groups - 1 :]
+        share = np.append(shares[: groups - 1], rest.sum())
+        ages = np.clip(np.sqrt(_CUT * _BINS / _OF_A_CELL * handed * share), _LEAST_AGES, _MOST_AGES).astype(np.int64)
         mixed = float((rest * (1.0 - alike[groups - 1 :] * rest / max(1e-9, float(rest.sum())))).sum())
-        left = _left(handed, groups, ages) + _KEYS * (_OF_A_CELL * groups * ages / handed + mixed)
+        rounded = _OF_A_CELL * float(ages.sum()) / handed
+        left = _CUT * _BINS * float((share / ages).sum()) + rounded + _KEYS * (rounded + mixed)
         if left < least:
-            found, least = (groups, ages), left
-    return found
+            found, least = ages, left
+    group = np.full(pairs.shape[0], found.shape[0] - 1)
+    group[order[: found.shape[0] - 1]] = np.arange(found.shape[0] - 1)
+    return group, found
 
 
-def _left(handed: float, groups: int, ages: int) -> float:
+def _left(pairs: Array) -> float:
     """Of the variance of a histogram by age, over what chance alone would make, what cells leave."""
-    return _CUT * _BINS / ages + _OF_A_CELL * groups * ages / max(1.0, handed)
+    group, ages = cells_of(pairs)
+    handed = max(1.0, float(pairs.sum()))
+    return float((_CUT * _BINS * pairs / ages[group]).sum() + _OF_A_CELL * ages.sum()) / handed
 
 
 def _weights(strata: Strata) -> Array:

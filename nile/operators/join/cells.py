@@ -15,23 +15,22 @@ _GOLDEN = 0.6180339887498949
 
 
 def cells_of_plan(phases: Phases | None, reach: float) -> dict[str, Array]:
-    """The fields `share`, `group`, `cells` and `thin` of `nile.operators.join.sampling.Sampling`.
+    """The fields `share`, `of`, `cells` and `thin` of `nile.operators.join.sampling.Sampling`.
 
-    reach: the most, in ns, that the tuples of a pair lie apart.  The heaviest strata are groups of their own.
+    reach: the most, in ns, that the tuples of a pair lie apart.
     """
     if phases is None:
-        return {
-            "share": np.zeros((0, 0)),
-            "group": np.zeros(0, np.int64),
-            "cells": np.zeros(0),
-            "thin": np.zeros(5),
-        }
-    groups, ages = cells_of(phases.pairs)
-    group = np.full(phases.pairs.shape[0], groups - 1)
-    heaviest = np.argsort(-phases.pairs, kind="stable")[: groups - 1]
-    group[heaviest] = np.arange(heaviest.shape[0])
-    thin = np.array([0.0, ages / (max(1.0, reach) + 1.0), 1.0, 0.0, ages])
-    return {"share": phases.share, "group": group, "cells": np.zeros(groups * ages), "thin": thin}
+        none = np.zeros(0)
+        return {"share": np.zeros((0, 0)), "of": np.zeros((0, 2), np.int64), "cells": none, "thin": np.zeros(5)}
+    group, ages = cells_of(phases.pairs)
+    first = np.cumsum(ages) - ages
+    thin = np.array([0.0, 1.0 / (max(1.0, reach) + 1.0), 1.0, 0.0, 0.0])
+    return {
+        "share": phases.share,
+        "of": np.column_stack([first[group], ages[group]]),
+        "cells": np.zeros(ages.sum()),
+        "thin": thin,
+    }
 
 
 def set_off(cells: Array, luck: float) -> None:

@@ -81,7 +81,7 @@ class Follower:
             to_come=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0), right_thinned=np.zeros(0),
             changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
             block=np.zeros((0, 0, sampling.BLOCK_FIELDS), np.int64), books=np.zeros(0), luck=np.zeros(0), share=none,
-            group=whole, cells=np.zeros(0), thin=np.zeros(sampling.THIN_FIELDS),
+            of=np.zeros((0, 2), np.int64), cells=np.zeros(0), thin=np.zeros(sampling.THIN_FIELDS),
             at=np.array([0, -1, 0, 0], np.int64), real=real,
         )  # fmt: skip
         phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())

@@ -185,7 +185,7 @@ def _hand_out(own: Side, other: Side, st: State, p: Sampling, out: Output) -> bo
     arena, times, base, cells = other.arena, other.ts, other.meta[ga.BASE], p.cells
     first = np.int64(p.thin[CELLS])
     most = np.int64(p.thin[AGES]) - 1
-    per_ns, share, step = p.thin[PER_NS], p.thin[SHARE], real[js.ENTRY_STEP]
+    per_ns, share, step = p.thin[PER_NS] * p.thin[AGES], p.thin[SHARE], real[js.ENTRY_STEP]
     gap, apart, last = real[js.ENTRY_GAP], p.real[APART], p.at[LAST]
     credit, owed, at = real[js.CREDIT], p.thin[OWED], w[js.WRITTEN]
     before, written = credit, at
@@ -371,7 +371,8 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                         price = st.prices[js.P_EMIT]
                         if p.cells.shape[0]:
                             p.thin[SHARE] = p.share[segment, stratum]
-                            p.thin[CELLS] = p.thin[AGES] * p.group[stratum]
+                            p.thin[CELLS] = p.of[stratum, 0]
+                            p.thin[AGES] = p.of[stratum, 1]
                             price = st.prices[js.P_SCAN] + p.thin[SHARE] * price
                         most = max(1e-9, _ONE_ENTRY * _left(st, p) / (price * n))
                         rate = min(1.0, min(most, factor * p.rate[segment, stratum]))

@@ -32,8 +32,8 @@ ROOM, DUE = 0, 1
 # which coins begin anew; records that tuples made lately; all by when the last one came in.
 FORESEEN, PAID, RECORDS, PARTNERED, ANEW, LATELY, MADE = 0, 1, 2, 3, 4, 5, 6
 BOOK_FIELDS = 7
-# `thin`, of two phases: what pairs that were passed were expected to cost, less what they did; kinds of age in a ns;
-# of the entry in progress, the share of its pairs that is handed out, and where the cells of its group begin; kinds.
+# `thin`, of two phases: what pairs that were passed were expected to cost, less what they did; reaches in a ns; of the
+# entry in progress, the share of its pairs that is handed out, where the cells of its group begin, and kinds of age.
 OWED, PER_NS, SHARE, CELLS, AGES = 0, 1, 2, 3, 4
 THIN_FIELDS = 5
 CHANGES = 256
@@ -60,8 +60,8 @@ class Sampling(NamedTuple):
     books: Array  # float64 [7], ranges
     luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
     share: Array  # float64 [s, k], two phases; [0, 0] where all pairs that are drawn are handed out
-    group: Array  # int64 [k], two phases: of a stratum
-    cells: Array  # float64 [groups * AGES], two phases: how far a cell is towards its next pair
+    of: Array  # int64 [k, 2], two phases: where the cells of a stratum's group begin, and its kinds of age
+    cells: Array  # float64 [kinds of all groups], two phases: how far a cell is towards its next pair
     thin: Array  # float64 [5], two phases
     at: Array  # int64 [4]
     real: Array  # float64 [7]
