@@ -114,7 +114,10 @@ class FakeLock(Lock):
     """Held by a process that crashes: nobody has to release it."""
 
     def __init__(self) -> None:
-        self._fd = None
+        """Hold no file."""
+
+    def release(self) -> None:
+        """Let nothing go."""
 
 
 class CrashFiles(Files):
