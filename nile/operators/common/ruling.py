@@ -37,7 +37,7 @@ def after_asking(grant: Array, paid: float) -> Array:
     What is known before the first tuple comes is of use to all.  Were it paid for out of what the first ones grant,
     these would be shed, and what the last ones grant would be left over.
     """
-    if not paid:
+    if not paid or not grant.any():
         return grant
     reached = np.cumsum(grant)
     left = max(0.0, float(reached[-1]) - paid)
