@@ -10,9 +10,12 @@ The clock counts CPU time of all threads, which a neighbour on the same cores di
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any
 
@@ -26,6 +29,7 @@ __all__ = [
     "Result",
     "Timing",
     "benchmark",
+    "beside",
     "names",
     "race",
     "run",
@@ -294,3 +298,18 @@ def _ratio(subject: str, opponent: str, seconds: dict[str, list[float]], bar: fl
     ratios = [theirs / ours for ours, theirs in zip(seconds[subject], seconds[opponent], strict=True)]
     name = f"{subject}, against {opponent}"
     return Measure.of(name, ratios, "times as fast", bar)
+
+
+@contextmanager
+def beside(target: Callable[..., object], *given: Any) -> Iterator[Connection]:
+    """A process of its own that runs `target(*given, one end of a pipe)`: the other end; waits for it to have ended."""
+    spawned = multiprocessing.get_context("spawn")
+    mine, its = spawned.Pipe()
+    process = spawned.Process(target=target, args=(*given, its))
+    process.start()
+    its.close()
+    try:
+        yield mine
+    finally:
+        mine.close()
+        process.join()

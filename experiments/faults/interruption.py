@@ -113,18 +113,19 @@ def _checkpoint(_: int) -> tuple[Step, list[Step]]:
     return step, [step]
 
 
-def _read(seed: int) -> tuple[Step, list[Step]]:
-    text = ("SELECT k, count(*) AS c, sum(n) AS s FROM a GROUP BY k", f"{_JOIN} WITH PREFERENCE desc BUDGET 50 %")[
-        seed % 2
-    ]
+_READ = (
+    "SELECT k, count(*) AS c, sum(n) AS s FROM a GROUP BY k",
+    "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW '3 s' WITH PREFERENCE desc BUDGET 50 %",
+)
 
+
+def _read(seed: int) -> tuple[Step, list[Step]]:
     def step(scene: Scene) -> None:
-        scene.db.sql(text).fetchall()
+        scene.db.sql(_READ[seed % 2]).fetchall()
 
     return step, [step]
 
 
-_JOIN = "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW '3 s'"
 _CHANGES = (_push, _push, _push, _parts, _advance, _poll, _subscribe, _statement, _stream, _checkpoint, _read)
 
 

@@ -17,6 +17,11 @@ import weakref
 
 from nile.summaries.errors import StoreError, StoreLocked
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["Lock"]
 
 _SETTLE_S = 0.2  # how long a new holder may take to write its name
@@ -36,12 +41,10 @@ class Lock:
 
         Raises StoreLocked, naming the holder, when it is locked; OSError when the file cannot be opened for writing.
         """
-        try:
-            import fcntl  # noqa: F401
-        except ImportError:
+        if fcntl is None:
             raise StoreError(
                 f"{path}: needed a system with flock, so that a store has one writer; got none; use Linux or macOS"
-            ) from None
+            )
         file = io.FileIO(path, "r+", opener=_opened)
         try:
             if not _locks(file):
@@ -70,8 +73,6 @@ def _opened(path: str, _: int) -> int:
 
 def _locks(file: io.FileIO) -> bool:
     """Whether nobody else has it locked.  Raises OSError where there are no locks."""
-    import fcntl
-
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

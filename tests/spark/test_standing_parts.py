@@ -14,7 +14,7 @@ from nile.spark.standing.carrying import Dealer, Opener, as_bytes, batches_of
 from nile.spark.standing.dealing import KEYS, Counts, Promises, _likely, _taken, parts_of
 from nile.spark.standing.keys import dealt_by
 from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
-from nile.spark.standing.placing import hash_longs, places_of
+from nile.spark.standing.placing import places_of
 from nile.spark.standing.processor import Last
 from nile.summaries.costs import ENGINE
 from nile.summaries.errors import ConfigError, EnvelopeError
@@ -282,13 +282,8 @@ def test_each_part_has_a_task_of_its_own() -> None:
     assert (spark_hash(0), spark_hash(1)) == (-1670924195, -1712319331)  # one task of two, but for places
     for parts in (1, 2, 3, 7, 16, 100):
         placed = list(enumerate(places_of(parts)))
-        for one in placed:
-            told = hash_longs(hash_longs(np.uint32(42), np.array([one[0]])), np.array([one[1]]))
-            assert told.view(np.int32)[0] == spark_hash(*one)
         assert [spark_hash(*one) % parts for one in placed] == list(range(parts))
         assert len({spark_hash(*one) % (3 * parts) for one in placed}) == parts
-    far = np.array([1 << 40 | 5])
-    assert hash_longs(np.uint32(42), far).view(np.int32)[0] == spark_hash(1 << 40 | 5)
 
 
 def test_rows_are_handed_out_with_the_types_that_spark_has() -> None:

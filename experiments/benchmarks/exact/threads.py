@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 from nile.engine.connect import connect
 from nile.experiments.benchmarks.exact.grid import Cell, stream_table
-from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark, beside
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
@@ -124,17 +123,9 @@ def _asked(askers: list[Connection]) -> float:
 @contextmanager
 def _asker(cell: Cell) -> Iterator[Connection]:
     """A process that asks each time that it is told to, and says how many seconds the answers took."""
-    spawned = multiprocessing.get_context("spawn")
-    mine, its = spawned.Pipe()
-    process = spawned.Process(target=_ask, args=(cell, its))
-    process.start()
-    its.close()
-    try:
-        mine.recv()
-        yield mine
-    finally:
-        mine.close()
-        process.join()
+    with beside(_ask, cell) as asker:
+        asker.recv()
+        yield asker
 
 
 def _ask(cell: Cell, told: Connection) -> None:

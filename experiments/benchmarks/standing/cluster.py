@@ -6,7 +6,6 @@ Files of two streams are read by one micro-batch each.  Each place is a Spark of
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.experiments.benchmarks.harness import Measure, Result, benchmark
+from nile.experiments.benchmarks.harness import Measure, Result, benchmark, beside
 from nile.spark.session import spark_session, stop_session
 from nile.spark.standing.query import StreamSource, stream_query, stream_worth
 from nile.summaries.errors import ConfigError
@@ -107,17 +106,11 @@ def run(folder: Path, master: str | None, parts: int, warm: int, told: Connectio
 
 def apart(*asked: Any) -> tuple[int, float, float]:
     """`run` in a process of its own."""
-    spawned = multiprocessing.get_context("spawn")
-    mine, its = spawned.Pipe()
-    process = spawned.Process(target=run, args=(*asked, its))
-    process.start()
-    its.close()
-    try:
-        found: tuple[int, float, float] = mine.recv()
-    except EOFError:
-        raise ConfigError("bench standing-cluster: needed Spark to run to its end; got none; see above") from None
-    finally:
-        process.join()
+    with beside(run, *asked) as told:
+        try:
+            found: tuple[int, float, float] = told.recv()
+        except EOFError:
+            raise ConfigError("bench standing-cluster: needed Spark to run to its end; got none; see above") from None
     return found
 
 
