@@ -15,7 +15,8 @@ from workload_pipeline import told
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
-from nile.exact.state.group_kernels import count_pairs, number_pairs
+from nile.exact.state.group_kernels import AT_ONCE, apply_counts, count_pairs, number_pairs
+from nile.exact.state.rows import grown
 from nile.exact.state.totals.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 
@@ -303,3 +304,34 @@ def test_which_groups_instants_touch_is_what_a_loop_finds(instants: int) -> None
     told = zip(*(each.tolist() for each in (at, group, before, after, first, last)), strict=True)
     assert list(told) == expected
     assert (counts.tolist(), births.tolist(), set(mark.tolist())) == (now, since, {-1})
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_parts_of_the_groups_that_work_for_themselves_count_what_a_loop_counts(parts: int, ragged: bool) -> None:
+    """More runs than a part looks through at once; a group belongs to one part, and each part writes its own alone."""
+    draw = np.random.default_rng(parts)
+    n, groups = 3 * AT_ONCE + 7, 100
+    ts, codes = np.arange(n) // 5, draw.integers(0, groups, n)
+    weight, valid = draw.integers(-2, 3, n), draw.random(n) < 0.8
+    begins, touch, *pairs = (np.empty(n + 1, np.int64) for _ in range(7))
+    runs, found = number_pairs(ts, weight, codes, np.full(groups, -1), 0, begins, touch, *pairs)
+    begins[runs] = n
+    begins, touch, first, last = begins[: runs + 1], touch[:runs], pairs[3][:found], pairs[4][:found]
+    if not ragged:  # every tuple is a run
+        begins, touch = np.empty(0, np.int64), np.repeat(touch, np.diff(begins))
+    now, old, new = grown(np.zeros(0, np.int64), groups), np.full(found, -99), np.full(found, -99)
+    for part in range(parts):
+        apply_counts(weight, codes, valid, begins, touch, first, last, now, old, new, part, parts - 1)
+        others = (np.arange(now.shape[0]) >> 3) & (parts - 1) > part
+        assert not now[others].any()
+    held, expected = [0] * groups, []
+    for instant in np.unique(ts).tolist():
+        own = np.flatnonzero(ts == instant)
+        for each in dict.fromkeys(codes[own].tolist()):
+            was = held[each]
+            held[each] += int(weight[own[(codes[own] == each) & valid[own]]].sum())
+            expected.append((was, held[each]))
+    assert list(zip(old.tolist(), new.tolist(), strict=True)) == expected
+    assert now[:groups].tolist() == held
+    assert now.__array_interface__["data"][0] % 64 == 0

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, kernel
+from nile.exact.state.kernels import allocating_kernel, inlined, kernel
 
 Array = np.ndarray[Any, Any]
+
+AT_ONCE = 512
+"""Runs that are looked through for those of one part before any is worked on."""
 
 
 @kernel
@@ -104,7 +107,24 @@ def old_and_new(touch_ts: Array, goes: Array, comes: Array, out: Array, out_sign
     return written
 
 
-@kernel
+@inlined
+def own_runs(begin: int, codes: Array, begins: Array, runs: int, part: int, mask: int, own: Array) -> int:
+    """Write which of the runs from begin on, at most AT_ONCE, are of groups with (group >> 3) & mask == part into own
+    (int64 [AT_ONCE]): how many.
+
+    Without a branch: one that is guessed wrong begins with the work on a group of another thread, whose lines of the
+    cache it takes away, which costs that thread a quarter.
+    """
+    end = min(begin + AT_ONCE, runs)
+    many = 0
+    for run in range(begin, end):
+        code = codes[begins[run]] if begins.shape[0] > 0 else codes[run]
+        own[many] = run
+        many += (code >> 3) & mask == part
+    return many
+
+
+@allocating_kernel
 def apply_counts(
     weight: Array,
     codes: Array,
@@ -125,20 +145,21 @@ def apply_counts(
     part, mask: only of groups with (group >> 3) & mask == part, so that threads write to other lines of the cache.
     """
     ragged = begins.shape[0] > 0
-    for run in range(touch.shape[0]):
-        begin = begins[run] if ragged else run
-        code = codes[begin]
-        if (code >> 3) & mask != part:
-            continue
-        end = begins[run + 1] if ragged else run + 1
-        t = touch[run]
-        if begin == first[t]:
-            old[t] = now[code]
-        for i in range(begin, end):
-            if valid[i]:
-                now[code] += weight[i]
-        if end - 1 == last[t]:
-            new[t] = now[code]
+    own = np.empty(AT_ONCE, np.int64)
+    for some in range(0, touch.shape[0], AT_ONCE):
+        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+            run = own[k]
+            begin = begins[run] if ragged else run
+            code = codes[begin]
+            end = begins[run + 1] if ragged else run + 1
+            t = touch[run]
+            if begin == first[t]:
+                old[t] = now[code]
+            for i in range(begin, end):
+                if valid[i]:
+                    now[code] += weight[i]
+            if end - 1 == last[t]:
+                new[t] = now[code]
 
 
 @allocating_kernel

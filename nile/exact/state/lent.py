@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from nile.exact.state.arrow import pa
 
-__all__ = ["lent", "lent_together", "roomy"]
+__all__ = ["in_lines", "lent", "lent_together", "roomy"]
 
 Array = np.ndarray[Any, Any]
 _FEW = 1 << 12
 """Elements that are not large, whatever they are."""
 _SMALL = 16_384
+_LINE = 64
+"""Bytes of a line of the cache: what one thread writes there no other has at that time."""
 _LARGE = 1 << 17
 """Bytes from which on memory that numpy lets go of goes back to the system."""
 
@@ -46,6 +49,19 @@ def roomy(n: int, dtype: Any = np.int64) -> Array:
         return np.empty(n, dtype)
     size = n * np.dtype(dtype).itemsize
     return np.empty(n, dtype) if size < _LARGE else np.frombuffer(pa.allocate_buffer(size), dtype)
+
+
+def in_lines(shape: Sequence[int], fill: Any, dtype: Any) -> Array:
+    """An array full of one value that begins where a line of the cache does.
+
+    What threads share out by eight rows of 8 bytes then has no line in common, and eight digits of a sum are one line.
+    """
+    n, size = math.prod(shape), np.dtype(dtype).itemsize
+    room = np.empty(n * size + _LINE, np.uint8)
+    begin = -_address(room) % _LINE
+    array: Array = room[begin : begin + n * size].view(dtype).reshape(shape)
+    array[...] = fill
+    return array
 
 
 def lent(array: Array) -> Array:

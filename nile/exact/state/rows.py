@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array
-from nile.exact.state.lent import roomy
+from nile.exact.state.lent import in_lines, roomy
 from nile.exact.state.words import Encoder
 
 __all__ = ["RowTable", "grown", "kernels"]
@@ -25,7 +25,7 @@ def grown(array: Array, size: int, fill: Any = 0) -> Array:
     """The array with room for `size` along its first axis: at least doubled, `fill` in what is new."""
     if array.shape[0] >= size:
         return array
-    wider = np.full((max(size, 2 * array.shape[0]), *array.shape[1:]), fill, array.dtype)
+    wider = in_lines((max(size, 2 * array.shape[0]), *array.shape[1:]), fill, array.dtype)
     wider[: array.shape[0]] = array
     return wider
 

@@ -9,6 +9,7 @@ import numpy as np
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array
+from nile.exact.state.lent import in_lines
 
 __all__ = ["DIGITS", "carried", "needed", "put_back", "specials", "widened"]
 
@@ -25,9 +26,9 @@ def widened(digits: Array, base: int, least: int, most: int) -> tuple[Array, int
         return digits, base
     if not width:
         base = max(0, min(low, high - 8))
-        return np.zeros((digits.shape[0], max(8, high - base)), np.int64), base
+        return in_lines((digits.shape[0], max(8, high - base)), 0, np.int64), base
     start, end = min(low, base), max(high, base + width)
-    wider = np.zeros((digits.shape[0], end - start), np.int64)
+    wider = in_lines((digits.shape[0], end - start), 0, np.int64)
     wider[:, base - start : base - start + width] = digits
     return wider, start
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.state.group_kernels import AT_ONCE, own_runs
 from nile.exact.state.kernels import allocating_kernel, part
 from nile.exact.state.totals.sums_kernels import add_double, is_special, magnitude, nearest
 
@@ -141,25 +142,26 @@ def apply_squares(
     """
     scratch = np.empty(5 * digits.shape[1] + 2, np.int64)
     ragged = begins.shape[0] > 0
-    for run in range(touch.shape[0]):
-        begin = begins[run] if ragged else run
-        code = codes[begin]
-        if (code >> 3) & mask != part:
-            continue
-        end = begins[run + 1] if ragged else run + 1
-        t = touch[run]
-        if begin == first[t]:
-            old[t] = now[code]
-            old_count[t] = counts[code]
-        for i in range(begin, end):
-            if not valid[i]:
-                continue
-            step = 1 if sign[i] > 0 else -1
-            counts[code] += step
-            if not is_special(bits[i], step, special[code]):
-                add_double(digits[code], bits[i], step > 0, base)
-                add_square(squares[code], bits[i], step > 0, base)
-        if end - 1 == last[t]:
-            now[code] = distance(digits[code], squares[code], counts[code], base, special[code], scratch)
-            new[t] = now[code]
-            new_count[t] = counts[code]
+    own = np.empty(AT_ONCE, np.int64)
+    for some in range(0, touch.shape[0], AT_ONCE):
+        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+            run = own[k]
+            begin = begins[run] if ragged else run
+            code = codes[begin]
+            end = begins[run + 1] if ragged else run + 1
+            t = touch[run]
+            if begin == first[t]:
+                old[t] = now[code]
+                old_count[t] = counts[code]
+            for i in range(begin, end):
+                if not valid[i]:
+                    continue
+                step = 1 if sign[i] > 0 else -1
+                counts[code] += step
+                if not is_special(bits[i], step, special[code]):
+                    add_double(digits[code], bits[i], step > 0, base)
+                    add_square(squares[code], bits[i], step > 0, base)
+            if end - 1 == last[t]:
+                now[code] = distance(digits[code], squares[code], counts[code], base, special[code], scratch)
+                new[t] = now[code]
+                new_count[t] = counts[code]

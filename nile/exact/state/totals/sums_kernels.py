@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.exact.state.group_kernels import AT_ONCE, own_runs
 from nile.exact.state.kernels import allocating_kernel, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
@@ -215,39 +216,40 @@ def apply_doubles(
             return False
     scratch = np.empty(width, np.int64)
     ragged = begins.shape[0] > 0
-    for run in range(touch.shape[0]):
-        begin = begins[run] if ragged else run
-        code = codes[begin]
-        if (code >> 3) & mask != part:
-            continue
-        end = begins[run + 1] if ragged else run + 1
-        t = touch[run]
-        if begin == first[t]:
-            old[t] = now[code]
-            old_count[t] = counts[code]
-        for i in range(begin, end):
-            if not valid[i]:
-                continue
-            step = 1 if sign[i] > 0 else -1
-            counts[code] += step
-            b = bits[i]
-            if (b >> 52) & 0x7FF == 0x7FF:  # written out: a call of is_special for each double costs a quarter
-                if b & np.int64(0xFFFFFFFFFFFFF) != 0:
-                    special[code, 0] += step
-                elif b > 0:
-                    special[code, 1] += step
+    own = np.empty(AT_ONCE, np.int64)
+    for some in range(0, touch.shape[0], AT_ONCE):
+        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+            run = own[k]
+            begin = begins[run] if ragged else run
+            code = codes[begin]
+            end = begins[run + 1] if ragged else run + 1
+            t = touch[run]
+            if begin == first[t]:
+                old[t] = now[code]
+                old_count[t] = counts[code]
+            for i in range(begin, end):
+                if not valid[i]:
+                    continue
+                step = 1 if sign[i] > 0 else -1
+                counts[code] += step
+                b = bits[i]
+                if (b >> 52) & 0x7FF == 0x7FF:  # written out: a call of is_special for each double costs a quarter
+                    if b & np.int64(0xFFFFFFFFFFFFF) != 0:
+                        special[code, 0] += step
+                    elif b > 0:
+                        special[code, 1] += step
+                    else:
+                        special[code, 2] += step
                 else:
-                    special[code, 2] += step
-            else:
-                add_double(digits[code], b, step > 0, base)
-        if end - 1 == last[t]:
-            now[code] = read(digits[code], base, special[code], scratch)
-            new[t] = now[code]
-            new_count[t] = counts[code]
+                    add_double(digits[code], b, step > 0, base)
+            if end - 1 == last[t]:
+                now[code] = read(digits[code], base, special[code], scratch)
+                new[t] = now[code]
+                new_count[t] = counts[code]
     return True
 
 
-@kernel
+@allocating_kernel
 def apply_integers(
     sign: Array,
     codes: Array,
@@ -275,35 +277,36 @@ def apply_integers(
     begins, touch, part, mask: as of `group_kernels.apply_counts`.
     """
     ragged = begins.shape[0] > 0
-    for run in range(touch.shape[0]):
-        begin = begins[run] if ragged else run
-        code = codes[begin]
-        if (code >> 3) & mask != part:
-            continue
-        end = begins[run + 1] if ragged else run + 1
-        t = touch[run]
-        if begin == first[t]:
-            old_high[t] = digits[code, 0]
-            old_low[t] = digits[code, 1]
-            old_count[t] = counts[code]
-        for i in range(begin, end):
-            if not valid[i]:
-                continue
-            v = values[i]
-            high = v >> 32
-            if unsigned:
-                high &= _LOW
-            if sign[i] > 0:
-                counts[code] += 1
-                digits[code, 0] += high
-                digits[code, 1] += v & _LOW
-            else:
-                counts[code] -= 1
-                digits[code, 0] -= high
-                digits[code, 1] -= v & _LOW
-        if end - 1 == last[t]:
-            digits[code, 0] += digits[code, 1] >> 32
-            digits[code, 1] &= _LOW
-            new_high[t] = digits[code, 0]
-            new_low[t] = digits[code, 1]
-            new_count[t] = counts[code]
+    own = np.empty(AT_ONCE, np.int64)
+    for some in range(0, touch.shape[0], AT_ONCE):
+        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+            run = own[k]
+            begin = begins[run] if ragged else run
+            code = codes[begin]
+            end = begins[run + 1] if ragged else run + 1
+            t = touch[run]
+            if begin == first[t]:
+                old_high[t] = digits[code, 0]
+                old_low[t] = digits[code, 1]
+                old_count[t] = counts[code]
+            for i in range(begin, end):
+                if not valid[i]:
+                    continue
+                v = values[i]
+                high = v >> 32
+                if unsigned:
+                    high &= _LOW
+                if sign[i] > 0:
+                    counts[code] += 1
+                    digits[code, 0] += high
+                    digits[code, 1] += v & _LOW
+                else:
+                    counts[code] -= 1
+                    digits[code, 0] -= high
+                    digits[code, 1] -= v & _LOW
+            if end - 1 == last[t]:
+                digits[code, 0] += digits[code, 1] >> 32
+                digits[code, 1] &= _LOW
+                new_high[t] = digits[code, 0]
+                new_low[t] = digits[code, 1]
+                new_count[t] = counts[code]
