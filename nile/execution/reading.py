@@ -16,6 +16,7 @@ from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
 from nile.expressions.tree import Node, rename
 from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
+from nile.streams.abreast import read_abreast
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.holding import Holding
@@ -151,9 +152,22 @@ class Reading:
             times = None if ts is None else ts[begin : begin + rows]
             yield selected(leaf, times, named_leaf(leaf, batch.slice(begin, rows)))
 
+    def load(self, leaves: Sequence[Stream | Relation]) -> None:
+        """Read these, which are to be held `whole`: files at once, on threads."""
+        names = {leaf.name: leaf for leaf in leaves if isinstance(leaf, Stream) and leaf.name not in self._whole}
+        managers = [self._home.manager(name, leaf.time, tuple(self._needed[name])) for name, leaf in names.items()]
+        for name, manager, read in zip(names, managers, read_abreast(managers, _load_stream), strict=True):
+            ts, columns, spilled = read
+            self._whole[name] = ts, columns, manager.accounting
+            self.threads = manager.spec.threads
+            self.spilled += spilled
+
     def _held(self, leaf: Stream | Relation) -> tuple[Array | None, pa.RecordBatch]:
         if leaf.name not in self._whole:
-            self._whole[leaf.name] = self._load_stream(leaf) if isinstance(leaf, Stream) else self._load_relation(leaf)
+            if isinstance(leaf, Stream):
+                self.load([leaf])
+            else:
+                self._whole[leaf.name] = self._load_relation(leaf)
         ts, batch, self.accounting[leaf.alias] = self._whole[leaf.name]
         return ts, batch
 
@@ -163,20 +177,6 @@ class Reading:
         if names:
             return names
         return (leaf.time if isinstance(leaf, Stream) else self._home.relation(leaf.name)[0].schema.names[0],)
-
-    def _load_stream(self, leaf: Stream) -> tuple[Array, pa.RecordBatch, Accounting]:
-        columns = tuple(self._needed[leaf.name])
-        manager = self._home.manager(leaf.name, leaf.time, columns)
-        self.threads = manager.spec.threads
-        holding = Holding(f"stream '{leaf.name}'", manager.spec.scratch, counted=manager.reads != "Table")
-        for batch in manager.whole(_ROWS):
-            holding.add(batch.ts, batch.carried)
-        self.spilled += holding.end()
-        return (
-            lent_together(holding.times),
-            _together(holding.batches, manager.source.schema, columns),
-            manager.accounting,
-        )
 
     def _load_relation(self, leaf: Relation) -> tuple[None, pa.RecordBatch, Accounting]:
         columns = tuple(self._needed[leaf.name])
@@ -261,6 +261,17 @@ def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[A
         return ts, batch
     left = kept.column(kept.num_columns - 1).to_numpy(zero_copy_only=True)
     return left, kept.select(list(range(batch.num_columns)))
+
+
+def _load_stream(manager: StreamManager) -> Generator[None, None, tuple[Array, pa.RecordBatch, int]]:
+    """(times, columns, bytes of files); between batches it yields."""
+    holding = Holding(f"stream '{manager.spec.name}'", manager.spec.scratch, counted=manager.reads != "Table")
+    for batch in manager.whole(_ROWS):
+        holding.add(batch.ts, batch.carried)
+        yield
+    spilled = holding.end()
+    columns = _together(holding.batches, manager.source.schema, manager.spec.carry)
+    return lent_together(holding.times), columns, spilled
 
 
 def _together(batches: list[Any], schema: pa.Schema, columns: tuple[str, ...]) -> pa.RecordBatch:

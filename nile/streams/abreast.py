@@ -6,14 +6,19 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-__all__ = ["Abreast", "Ahead", "Read"]
+from nile.base.room import allowed_room, each_within
+from nile.exact.join.threads import abreast, pieces_of, useful
+from nile.streams.manager import StreamManager
+from nile.streams.parquet import ParquetSource
+
+__all__ = ["Abreast", "Ahead", "Read", "read_abreast"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -21,6 +26,10 @@ _EARLIEST = int(np.iinfo(np.int64).min)
 _SLOW = 0.05
 """Seconds of waiting for a stream's next tuples, from which on it is one that has to be waited for."""
 _MOST_AHEAD = 16
+_WORTH = 1 << 14
+"""Rows of files a thread, from which on several threads are worth beginning."""
+_EVEN = 0.75
+"""The most of all rows that one thread may have to read: of one file two decode the columns in so much of the time."""
 _PATIENCE = 1.0
 """Seconds that whoever closes waits for an item that is being made."""
 
@@ -203,3 +212,29 @@ class Ahead(Generic[T]):
             self._changed.wait_for(lambda: self._closed or len(self._made) < self._most)
             self._busy = not self._closed
             return self._busy
+
+
+def read_abreast(
+    managers: Sequence[StreamManager], load: Callable[[StreamManager], Generator[None, None, T]]
+) -> list[T]:
+    """What is loaded of each stream, in their order: of Parquet files of like length on a thread each.
+
+    load: yields now and then until it returns what it has loaded.  Raises what the first in order raises.
+    """
+    lengths = [each.source.rows if isinstance(each.source, ParquetSource) else 0 for each in managers]
+    threads = min([len(managers) or 1, *(useful(each.spec.threads, sum(lengths), _WORTH) for each in managers)])
+    lanes = pieces_of(len(managers), threads)
+    if max(sum(lengths[lane]) for lane in lanes) > _EVEN * sum(lengths):
+        lanes = [slice(None)]
+    for each in managers if len(lanes) > 1 else ():
+        each.threads = 1
+
+    def loaded(own: Sequence[StreamManager]) -> Iterator[list[T] | None]:
+        found = []
+        for each in own:
+            one = yield from load(each)
+            found.append(one)
+        yield found
+
+    room = allowed_room()
+    return [one for lane in abreast([each_within(room, loaded(managers[lane])) for lane in lanes]) for one in lane]

@@ -131,8 +131,11 @@ class StreamManager:
                     f"{where}, event_id: needed a lateness, within which an event may come again; got none; declare one"
                 )
         self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition, *spec.carry)))
+        self.threads = spec.threads
         self._begin()
 
+    threads: int | None
+    """How many may decode columns of a file at once; None: as many as there are cores."""
     accounting: Accounting
     """Where the tuples of the last reading went. Balanced at every moment."""
     _carried: pa.Schema
@@ -180,7 +183,7 @@ class StreamManager:
 
     def _read(self, rows: int) -> Iterator[RawBatch]:
         if isinstance(self.source, ParquetSource):
-            return self.source.batches(self._columns, rows, self.spec.threads)
+            return self.source.batches(self._columns, rows, self.threads)
         return self.source.batches(self._columns, rows)
 
     @property

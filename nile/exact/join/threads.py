@@ -19,12 +19,13 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread, current_thread, get_ident, local
 from typing import Generic, TypeVar
 
-__all__ = ["Ahead", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
+__all__ = ["Ahead", "abreast", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
 
 T = TypeVar("T")
 _MOST_CORES = 4
 _LEAST = 1 << 17
 """Tuples a thread, below which starting it costs more than it saves."""
+_ANY = 1 << 62
 _PATIENCE = 0.002  # seconds between looks whether there is room, or nobody reads any more
 _WORKING, _WAITING = "nile join", "nile join waits"
 """Names of threads."""
@@ -279,6 +280,25 @@ class Ahead(Generic[T]):
                 self._queue.put(item)
         except BaseException as error:
             self._queue.put(_Failed(error))
+
+
+def abreast(works: Sequence[Iterator[T | None]]) -> list[T]:
+    """The first item of each that is not None, worked out on a thread of its own but for the first's; in their order.
+
+    Raises what the first in order raises; those behind it, and all of them at an interrupt, end at their next item.
+    """
+    others = [Ahead(each, _ANY) for each in works[1:]]
+    try:
+        Ahead.start(others)
+        return [_found(each) for each in (*(work.__next__ for work in works[:1]), *(each.next for each in others))]
+    finally:
+        Ahead.stop(others)
+
+
+def _found(following: Callable[[], T | None]) -> T:
+    while (item := following()) is None:
+        pass
+    return item
 
 
 class _Failed:

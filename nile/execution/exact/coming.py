@@ -64,6 +64,7 @@ class Coming:
     def waits(self) -> bool:
         """Whether a stream has to be waited for; else all are read now, and are there as `whole` leaves."""
         if not self._can_wait:
+            self._reading.load(list(self._leaves.values()))
             return False
         for piece in self._pieces:
             self._ahead.append(piece)

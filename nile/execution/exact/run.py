@@ -199,6 +199,7 @@ class ExactRun(Run):
         if not whole and flows(self._home, plan):
             yield from self._flowing(parted)
             return
+        self._reading.load(leaves_of(plan))
         leaves = {leaf.alias: self._load(leaf) for leaf in leaves_of(plan)}
         now = max((leaf.last for leaf in leaves.values() if leaf.last is not None), default=None)
         bound = _bounds(self.query.plan)

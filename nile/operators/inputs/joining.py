@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from nile.expressions.conditions import Condition
 from nile.operators.common.partners import partners
 from nile.operators.join.join import JoinInput
 from nile.preferences.clock import Pace, exact_costs, retime
+from nile.streams.abreast import read_abreast
 from nile.streams.accounting import Accounting
 from nile.streams.holding import Holding
 from nile.streams.manager import StreamManager, TupleBatch
@@ -85,11 +86,13 @@ def load_stream(manager: StreamManager, *, where: Condition | None = None, batch
 
     Raises what the manager raises; memory: 8 bytes per tuple (16 under a condition), key, what is carried.
     """
-    return _loaded(manager, manager.whole(batch_rows), where)
+    return read_abreast([manager], lambda one: _loaded(one, one.whole(batch_rows), where))[0]
 
 
-def _loaded(manager: StreamManager, batches: Iterable[TupleBatch], where: Condition | None) -> Loaded:
-    """A stream whose every batch is, or is being, read."""
+def _loaded(
+    manager: StreamManager, batches: Iterable[TupleBatch], where: Condition | None
+) -> Generator[None, None, Loaded]:
+    """A stream whose every batch is, or is being, read; between batches it yields."""
     name, hasher = manager.spec.name, manager.spec.hasher
     holding = Holding(f"stream '{name}'", manager.spec.scratch, counted=manager.reads != "Table")
     read = gone = 0
@@ -106,6 +109,7 @@ def _loaded(manager: StreamManager, batches: Iterable[TupleBatch], where: Condit
         key = part.key.chunk(0) if part.key.num_chunks == 1 else pa.concat_arrays(part.key.chunks)
         given = [key, *columns, *rows]
         holding.add(part.ts, pa.RecordBatch.from_arrays(given, names=[str(k) for k in range(len(given))]))
+        yield
     holding.end()
     read_rows = holding.batches
     keys = [each.column(0) for each in read_rows]
@@ -152,11 +156,14 @@ def load_together(
     asked = list(zip(streams, keys, where, strict=True))
     wanted = columns_asked(streams, keys, where, carry)
     selecting = {name: {condition for other, _, condition in asked if other == name} for name in wanted}
-    read = {}
-    for name, columns in wanted.items():
-        one = manager(name, columns[0], tuple(dict.fromkeys(columns[1:])))
+    managers = {name: manager(name, of[0], tuple(dict.fromkeys(of[1:]))) for name, of in wanted.items()}
+
+    def load(one: StreamManager) -> Generator[None, None, Loaded]:
+        name = one.spec.name
         alike = next(iter(selecting[name])) if len(selecting[name]) == 1 else None
-        read[name] = load_stream(one, where=alike) if batches is None else _loaded(one, batches[name], alike)
+        return _loaded(one, one.whole() if batches is None else batches[name], alike)
+
+    read = dict(zip(managers, read_abreast(list(managers.values()), load), strict=True))
     made: dict[tuple[str, str, Condition | None], Loaded] = {}
     for name, key, condition in asked:
         whole = read[name] if len(selecting[name]) == 1 else read[name].selected(condition)
