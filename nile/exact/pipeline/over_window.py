@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from nile.exact.state.held import Held, State
 from nile.exact.state.lent import roomy
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import grown
+from nile.exact.state.scratch import ROOM, Scratch, View
 from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
 
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
@@ -36,8 +37,6 @@ __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
 grouping_kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
-_ROOM = 16
-"""Tuples of a step for which there is room without asking for any."""
 _PIECE = 1 << 14
 """Tuples that come in a step from which on a thread of their own is worth having."""
 _PAIRS = 1 << 14
@@ -66,30 +65,6 @@ def distinct(clock: Clock, plan: Distinct, below: Below, *, wanted: bool) -> Sta
         if made.fits:
             return made
     return Bag(clock, "distinct", [below], plan.schema, wanted=wanted)
-
-
-_View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]], Array]
-"""Of some tuples and pairs in scratch: what states are given of them; each state, the words of its column, which of the
-line's columns it is (-1: none), and where it says what it has; true for each tuple."""
-
-
-class _Scratch:
-    """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
-
-    DERIVED: ClassVar = ("tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs")
-
-    def __init__(self, room: int, words: int, width: int) -> None:
-        self.tuples = roomy(3 * room).reshape(3, room)
-        self.signs = roomy(room, np.int8)
-        self.codes = roomy(room)
-        self.pairs = roomy(6 * room).reshape(6, room)
-        self.taken = roomy(words * room).reshape(words, room)
-        self.numbers = roomy(2 * width * room).reshape(2, width, room)
-        self.sides = self.numbers[0], self.numbers[1]
-        self.empty = roomy(room)
-        self.views: dict[tuple[int, int], _View] = {}
-        self.runs: tuple[Array, Array] | None = None
-        """Begins and pairs of runs of tuples, where these were found as of any input."""
 
 
 class OverWindow(Grouping):
@@ -143,7 +118,7 @@ class OverWindow(Grouping):
         ]
         self._read_as = np.array([each[1::4] for each in self._asked], np.int64).reshape(-1, 2)
         self._place = np.zeros(7, np.int64)
-        self._scratch = _Scratch(_ROOM, encoder.width, self._width)
+        self._scratch = Scratch(ROOM, encoder.width, self._width)
         table = self._table
         by = [] if table is None else table.encoder.kinds
         self._direct = all(pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in by)
@@ -184,13 +159,14 @@ class OverWindow(Grouping):
                 view = scratch.views[n, held] = self._viewed(n, held, scratch)
             touches, parts, counted = view
             touches.room = self._counts.shape[0]
-            if n > _ROOM:
+            if n > ROOM:
                 self._share(touches, n)
             nulls = self._place[3] != 0
             for state, words, column, places in parts:
                 there = line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
                 state.note(touches, words, there, places)
         out = self._delta(held, scratch)
+        scratch.space.end()
         if gone:
             stream.negative += gone
             line.forget()
@@ -204,13 +180,13 @@ class OverWindow(Grouping):
             self._tally.now = self._counts.copy()
         return super().step(to)
 
-    def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, _Scratch]:
+    def _slid(self, to: int, ts: Array, rows: Any) -> tuple[int, int, Scratch]:
         """(tuples that come and leave, the pairs they touch, both written there)."""
         line, place = self._line, self._place
         keys, codes, table, scratch = _NO_KEYS, _NO_CODES, self._table, self._scratch
         many = ts.shape[0] >= _PIECE and table is not None
         threads = useful(self.clock.threads, ts.shape[0], _PIECE) if many else 1
-        if table is not None and threads == 1 and ts.shape[0] <= _ROOM:
+        if table is not None and threads == 1 and ts.shape[0] <= ROOM:
             keys, codes = words_of(rows, self._by, table.encoder), scratch.codes
         elif table is not None:
             codes = self._codes(table, rows)
@@ -238,7 +214,7 @@ class OverWindow(Grouping):
                 continue
             nulls, tuples, most = place[3:6].tolist()
             if tuples > scratch.signs.shape[0]:
-                scratch = _Scratch(tuples, line.encoder.width, self._width)
+                scratch = Scratch(tuples, line.encoder.width, self._width)
             line.make_room(most, nulls=bool(nulls))
             place[0] = line.first
 
@@ -250,7 +226,7 @@ class OverWindow(Grouping):
 
     def _slid_abreast(
         self, threads: int, to: int, ts: Array, codes: Array, words: Array
-    ) -> tuple[int, int, _Scratch]:  # fmt: skip
+    ) -> tuple[int, int, Scratch]:  # fmt: skip
         """As `_slid`, by threads, of which each has whole instants."""
         line, come = self._line, ts.shape[0]
         window = line.held, line.first, line.until, ts, self._window
@@ -259,7 +235,8 @@ class OverWindow(Grouping):
         instants = [int(ts[each.start]) for each in pieces_of(come, threads)[1:]]
         comes = [0, *(int(ts.searchsorted(at)) for at in instants), come]
         leaves = [0, *(min(gone, int(kernels.leaving(at, *window))) for at in instants), gone]
-        scratch, at = _Scratch(n, line.encoder.width, self._width), roomy(n)
+        scratch = Scratch(n, line.encoder.width, self._width)
+        at, began = scratch.space.roomy(n), scratch.space.roomy(n + 1)
         nulls = [False] * threads
 
         def work(k: int) -> None:
@@ -270,8 +247,7 @@ class OverWindow(Grouping):
             )  # fmt: skip
 
         together([partial(work, k) for k in range(threads)])
-        began, touch = roomy(n + 1), scratch.tuples[2]
-        pairs = scratch.pairs
+        touch, pairs = scratch.tuples[2], scratch.pairs
         cuts = sorted({a + b for a, b in zip(comes, leaves, strict=True)})
         of_pairs = [pairs[row] for row in (0, 1, 3, 4, 5)]
         runs, held = self._numbered(cuts, at, scratch.tuples[1], scratch.tuples[0], began, touch, of_pairs)
@@ -284,7 +260,7 @@ class OverWindow(Grouping):
         self._place[3] = any(nulls)
         return n, held, scratch
 
-    def _viewed(self, n: int, held: int, scratch: _Scratch) -> _View:
+    def _viewed(self, n: int, held: int, scratch: Scratch) -> View:
         """What states are given of so many tuples and pairs in scratch."""
         tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
         begins, touch = scratch.runs or (_NO_CODES, tuples[2])
@@ -295,7 +271,7 @@ class OverWindow(Grouping):
         ]
         return touches, parts, everyone(n)
 
-    def _delta(self, held: int, scratch: _Scratch) -> Delta:
+    def _delta(self, held: int, scratch: Scratch) -> Delta:
         """The rows of groups that have changed."""
         table, asked = self._table, self._asked
         keys = 0 if table is None else table.encoder.width
@@ -347,7 +323,7 @@ class OverWindow(Grouping):
         return Delta(ts, sign, Columns(columns, self.schema, n), None, None, gone)
 
     def _told_abreast(
-        self, pieces: int, held: int, scratch: _Scratch, rows: int, kept: Array, given: tuple[Any, ...]
+        self, pieces: int, held: int, scratch: Scratch, rows: int, kept: Array, given: tuple[Any, ...]
     ) -> tuple[int, int, int, Array, Array]:
         """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
         pairs, (old, new, keyed, mask, asked) = scratch.pairs, given

@@ -1,0 +1,43 @@
+"""What a step of groups over a window writes into while it lasts."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from nile.exact.state.arrow import Array
+from nile.exact.state.totals.states import Linear, Touches
+from nile.exact.state.workspace import Workspace
+
+__all__ = ["ROOM", "Scratch", "View"]
+
+ROOM = 16
+"""Tuples of a step for which there is room without asking for any."""
+
+View: TypeAlias = tuple[Touches, list[tuple[Linear, Array, int, tuple[Array, ...]]], Array]
+"""Of some tuples and pairs in scratch: what states are given of them; each state, the words of its column, which of the
+line's columns it is (-1: none), and where it says what it has; true for each tuple."""
+
+
+class Scratch:
+    """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
+
+    DERIVED: ClassVar = (
+        "space", "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs",
+    )  # fmt: skip
+
+    def __init__(self, room: int, words: int, width: int) -> None:
+        self.space = Workspace()
+        roomy = self.space.roomy
+        self.tuples = roomy(3 * room).reshape(3, room)
+        self.signs = roomy(room, np.int8)
+        self.codes = roomy(room)
+        self.pairs = roomy(6 * room).reshape(6, room)
+        self.taken = roomy(words * room).reshape(words, room)
+        self.numbers = roomy(2 * width * room).reshape(2, width, room)
+        self.sides = self.numbers[0], self.numbers[1]
+        self.empty = roomy(room)
+        self.views: dict[tuple[int, int], View] = {}
+        self.runs: tuple[Array, Array] | None = None
+        """Begins and pairs of runs of tuples, where these were found as of any input."""
