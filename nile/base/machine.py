@@ -13,6 +13,7 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 _STATUS = Path("/proc/self/status")
+_LOADS, _WAITS = Path("/proc/loadavg"), Path("/proc/thread-self/schedstat")
 _LOOKED = 10.0  # seconds that a limit is taken to stand: every push asks, and a file read costs as much as its kernel
 
 
@@ -66,6 +67,23 @@ def core_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return max(1, os.cpu_count() or 1)
+
+
+def crowd() -> float:
+    """How many tasks want each of the machine's cores now, at least 1; 1 where the system does not tell.  20 us."""
+    try:
+        running = int(_LOADS.read_text(encoding="ascii").split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 1.0
+    return max(1.0, running / max(1, os.cpu_count() or 1))
+
+
+def waited_ns() -> int:
+    """ns that this thread could have run and had no core; 0 where the system does not tell.  20 us."""
+    try:
+        return int(_WAITS.read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 @lru_cache(maxsize=1)

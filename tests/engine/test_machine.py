@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nile.base.machine import memory_held, peak_memory
+from nile.base.machine import crowd, memory_held, peak_memory, waited_ns
 
 CHILD = """
 from nile.base.machine import peak_memory
@@ -32,3 +36,30 @@ def test_fields_are_told_in_bytes_and_an_unknown_one_is_none() -> None:
     anonymous, resident, peak = (memory_held(field) or 0 for field in ("RssAnon", "VmRSS", "VmHWM"))
     assert 1 << 20 < anonymous < resident <= peak
     assert memory_held("Rss") is None
+
+
+def test_who_wants_the_cores_is_told_as_the_system_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1.0 <= crowd() < 10_000.0
+    loads = tmp_path / "loadavg"
+    monkeypatch.setattr("nile.base.machine._LOADS", loads)
+    assert crowd() == 1.0  # nothing there
+    for text, tasks in (("0.1 0.2 0.3 1/80 11", 1), (f"9 9 9 {6 * (os.cpu_count() or 1)}/80 11", 6), ("none", 1)):
+        loads.write_text(text)
+        assert crowd() == tasks
+
+
+def test_what_a_thread_has_waited_for_a_core_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting() -> None:
+        before = waited_ns()
+        time.sleep(0.05)  # it wants no core
+        slept.append(waited_ns() - before)
+
+    slept: list[int] = []
+    thread = threading.Thread(target=waiting)
+    thread.start()
+    thread.join()
+    assert slept[0] >= 0
+    monkeypatch.setattr("nile.base.machine._WAITS", tmp_path / "none")
+    assert waited_ns() == 0
+    (tmp_path / "none").write_text("7000 512 3\n")
+    assert waited_ns() == 512

@@ -55,6 +55,51 @@ def test_what_the_caller_does_between_batches_is_not_charged_but_by_a_deadline()
         assert list(timed(iter((1, 2)), None)) == [1, 2]
 
 
+def test_a_deadline_expects_to_be_slowed_as_it_was_or_as_others_want_the_cores() -> None:
+    for waited, crowds, slow in ((0, (1.0, 1.0), 1), (60, (1.0, 1.0), 4), (0, (1.0, 4.0), 2.5), (20, (3.0, 3.0), 3)):
+        now, held, told = _Now(), _Now(), iter(crowds)
+        clock = Clock(Budget(deadline=1.0), cpu=now, wall=now, waited=held, crowd=lambda told=told: next(told))  # type: ignore[misc]
+        now.ns, held.ns = 80, waited
+        assert clock.worked == 80 - waited
+        assert clock.crowded == slow
+    now = _Now()
+    clock = Clock(Budget(seconds=1.0), cpu=now, wall=now, waited=lambda: 40, crowd=lambda: 8.0)
+    now.ns = 80
+    assert (clock.worked, clock.crowded) == (80, 1.0)  # CPU time is its own
+
+
+def test_where_others_want_the_cores_a_deadline_plans_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = _database(40_000)
+    query = db.join("a", "b", on="k", window="100 s").prefer("desc").using(costs="machine")
+    planned = []
+    for crowd in (1.0, 8.0):
+        monkeypatch.setattr(
+            Clock.__init__, "__kwdefaults__", Clock.__init__.__kwdefaults__ | {"crowd": lambda crowd=crowd: crowd}
+        )
+        planned.append(query.run(Budget(deadline=30.0))._join.choice.planned)
+    assert planned[1] < 0.5 * planned[0]
+
+
+@pytest.mark.parametrize("budget", [Budget(seconds=60.0), Budget(deadline=60.0)])
+def test_while_time_is_left_a_prefix_goes_on_with_the_next_part(
+    budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("join", "forecast"):
+        monkeypatch.setattr(f"nile.operators.strategies.{module}.first_part", lambda *_: 0.25)
+    db = _database(2_000)
+    query = db.join("a", "b", on="k", window="100 s").prefer("desc")
+    answer = query.using(costs="machine", strategy="prefix").run(budget)
+    rows, whole = answer.to_arrow(), query.run().to_arrow()
+    names = ("left_ordinal", "right_ordinal")
+    left, right = (rows[name].to_numpy() for name in names)
+    found, every = ({*zip(*(table[name].to_pylist() for name in names), strict=True)} for table in (rows, whole))
+    assert len(found) == rows.num_rows
+    # Parts of 500 tuples each: both streams have a tuple a second.
+    assert found == {pair for pair in every if pair[0] // 500 == pair[1] // 500}
+    assert (left // 500).max() == (right // 500).max() == 3
+    assert sum(each.shed for each in answer.accounting.values()) == 0
+
+
 def test_which_budgets_a_clock_bounds() -> None:
     assert not any(Clock(budget).limits for budget in (None, Budget(0.5), Budget(outputs=3), Budget(share=0.5)))
     assert all(Clock(budget).limits for budget in (Budget(seconds=1.0), Budget(seconds_per_tuple=1.0)))

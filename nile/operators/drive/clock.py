@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from nile.base.machine import crowd, waited_ns
 from nile.exact.join.threads import cpu_ns
 from nile.preferences.budget import Budget
 
@@ -28,13 +29,18 @@ class Clock:
         *,
         cpu: Callable[[], int] = cpu_ns,
         wall: Callable[[], int] = time.perf_counter_ns,
+        waited: Callable[[], int] = waited_ns,
+        crowd: Callable[[], float] = crowd,
     ) -> None:
-        """cpu, wall: ns."""
+        """cpu, wall, waited: ns; crowd: tasks that want a core, of each."""
         unit = "fraction" if budget is None else budget.unit
         self.limits = unit in ("seconds", "seconds_per_tuple", "deadline")
         self._deadline = unit == "deadline"
         self._cpu, self._wall = cpu, wall
         self._since, self._began = cpu(), wall()
+        if self._deadline:
+            self._waited, self._crowd = waited, crowd
+            self._others, self._before = crowd(), waited()
         self._working = 1
         self._paused: int | None = None
 
@@ -54,6 +60,19 @@ class Clock:
     def elapsed(self) -> int:
         """ns so far, of what the budget is one of."""
         return self._wall() - self._began if self._deadline else self.cpu
+
+    @property
+    def worked(self) -> int:
+        """ns so far in which a core was had, or none was wanted."""
+        return max(1, self.elapsed - (self._waited() - self._before if self._deadline else 0))
+
+    @property
+    def crowded(self) -> float:
+        """How many times longer work is expected to take than if there were always a core for it: with a deadline as so
+        far, or as many tasks want each core, if that is more."""
+        if not self._deadline:
+            return 1.0
+        return max(self.elapsed / self.worked, 0.5 * (self._others + self._crowd()))
 
     def pause(self) -> None:
         """One piece of work is done; when none goes on, what comes now is the caller's."""

@@ -74,14 +74,25 @@ class Choice:
         """Whether nothing has to be looked at before it runs: all was asked for, or so many outputs."""
         return self.plan.is_exact or self.plan.budget.unit == "outputs"
 
+    @property
+    def _behind(self) -> float:
+        """ns at the table's prices of what comes before any strategy."""
+        return self.work.reading + self.work.looking
+
+    @cached_property
+    def pace(self) -> float:
+        """How many times dearer than by the table work is by the clock, as far as that is told: 1 without one."""
+        if self.clock is None or not self.has_looked:
+            return 1.0
+        dear = self.clock.worked / self._behind if self._behind > _TOLD else 1.0
+        return self.clock.crowded * min(_MOST_PACE, max(1.0 / _MOST_PACE, dear))
+
     @cached_property
     def planned(self) -> float:
         """ns at the table's prices that candidates may cost: under a clock what is left on it, and what is behind."""
         if self.clock is None or self.is_named:
             return self.grant
-        behind = self.work.reading + self.work.looking
-        pace = min(_MOST_PACE, max(1.0 / _MOST_PACE, self.clock.elapsed / behind)) if behind > _TOLD else 1.0
-        return behind + _SAFE * (self.grant - self.clock.elapsed) / pace
+        return self._behind + _SAFE * (self.grant - self.clock.elapsed) / self.pace
 
     @cached_property
     def candidates(self) -> list[Forecast]:

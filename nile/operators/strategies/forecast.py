@@ -14,7 +14,18 @@ from nile.operators.strategies.prices import Prices
 from nile.preferences.strata import Strata, best_strata, sizes_of
 from nile.summaries.key_types import is_hashed
 
-__all__ = ["SPARE", "Admission", "Forecast", "Work", "best_keys", "choose", "forecasts", "reading", "sampled_keys"]
+__all__ = [
+    "SPARE",
+    "Admission",
+    "Forecast",
+    "Work",
+    "best_keys",
+    "choose",
+    "first_part",
+    "forecasts",
+    "reading",
+    "sampled_keys",
+]
 
 Array = np.ndarray[Any, Any]
 _LISTED = 255
@@ -197,23 +208,29 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
 
 def _prefix(look: Look, work: Work, base: float, grant: float) -> Forecast:
     """The largest first part of both streams that the grant pays for.  base: ns of what comes before."""
-    tuples = work.listing(work.tuples, work.keys)
+    share = first_part(look, work, grant - base)
+    found = look.pairs_within(share)
+    why = f"the first {share:.0%} of both streams joined; the rest refused unencoded"
+    none, cost = np.zeros(0, np.uint8), _part_cost(look, work, share)
+    first = Admission(none, np.array([share]), np.ones(1), np.ones(1), cost, found * look.pairs)
+    return Forecast("prefix", base + first.cost, first.pairs, found, why, first)
 
-    def pairs(share: float) -> float:
-        return look.pairs_within(share) * look.pairs * work.keyed
 
+def _part_cost(look: Look, work: Work, share: float) -> float:
+    """ns that so large a part of both streams takes, one after the other in time, with its pairs."""
+    return share * work.listing(work.tuples, work.keys) + look.pairs_within(share) * look.pairs * work.keyed
+
+
+def first_part(look: Look, work: Work, room: float) -> float:
+    """The share of both streams, of those one after the other in time, that the room pays for, in ns."""
     low, high = 0.0, 1.0
     for _ in range(20):
         share = 0.5 * (low + high)
-        if base + share * tuples + pairs(share) <= grant:
+        if _part_cost(look, work, share) <= room:
             low = share
         else:
             high = share
-    found = look.pairs_within(low)
-    why = f"the first {low:.0%} of both streams joined; the rest refused unencoded"
-    none = np.zeros(0, np.uint8)
-    first = Admission(none, np.array([low]), np.ones(1), np.ones(1), low * tuples + pairs(low), found * look.pairs)
-    return Forecast("prefix", base + first.cost, first.pairs, found, why, first)
+    return low
 
 
 def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:

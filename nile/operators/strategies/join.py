@@ -18,7 +18,7 @@ from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
-from nile.operators.strategies.forecast import SPARE, Admission, Forecast, best_keys, reading
+from nile.operators.strategies.forecast import SPARE, Admission, Forecast, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import counted_all, drawing_rates, told
 from nile.preferences.key_sample import KeySample, outputs_of_one_key
@@ -31,6 +31,8 @@ Array = np.ndarray[Any, Any]
 _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
 _CONFIDENCE, _TWICE = 0.95, 1.96
+_BATCH = 65_536
+"""Pairs that are written however late it is: fewer cost nothing against counting all."""
 _USUAL = 8.0
 """Matches of a tuple, where nothing was looked at."""
 
@@ -77,8 +79,10 @@ class StrategyJoin:
 
     @property
     def _left(self) -> float:
-        """ns that may still be spent: by the clock where there is one."""
-        return self.choice.grant - (self._spent if self._clock is None else float(self._clock.elapsed))
+        """ns at the table's prices that may still be spent: by the clock where there is one."""
+        if self._clock is None:
+            return self.choice.grant - self._spent
+        return (self.choice.grant - self._clock.elapsed) / self.choice.pace
 
     def _spend(self, step: str, cost: float) -> None:
         self.spent_by[step] = self.spent_by.get(step, 0.0) + cost
@@ -188,12 +192,19 @@ class StrategyJoin:
             yield from self._round(admission)
 
     def _prefix(self) -> Iterator[Outputs]:
+        """The first part of both streams, and while a clock leaves time each next one, without the pairs across."""
         admission = self.choice.forecast.admission
         assert admission is not None
-        came = self.choice.near.first(float(admission.level[0]))
-        for mine, places in zip(self._came, came.places, strict=True):
-            mine.append(places)
-        yield from self._best(self._listed(came.listed, len(came)))
+        begin, end = 0.0, float(admission.level[0])
+        for _ in range(_ROUNDS):
+            came = self.choice.near.part(begin, end)
+            for mine, places in zip(self._came, came.places, strict=True):
+                mine.append(places)
+            yield from self._best(self._listed(came.listed, len(came)))
+            room = self._left - (1.0 - SPARE) * self.choice.grant
+            if self._clock is None or end >= 1.0 or room < _WORTH_A_ROUND * self.choice.grant:
+                return
+            begin, end = end, min(1.0, end + first_part(self.choice.near, self.choice.near_work, room))
 
     def _round(self, admission: Admission) -> Iterator[Outputs]:
         """What a pass over both streams takes in, joined."""
@@ -223,7 +234,12 @@ class StrategyJoin:
 
     def _best(self, found: KeyPairs) -> Iterator[Outputs]:
         """The pairs of the best keys, as many as the grant pays for."""
-        return found.written(int(min(float(self._most - self._outputs), max(0.0, self._left) / self._pair)))
+        return found.written(self._room(max(0.0, self._left) / self._pair))
+
+    def _room(self, paid: float) -> int:
+        """How many pairs are written where the grant pays for so many: a clock tells by itself when it is over."""
+        whole = self._clock is not None and self.plan.preference != "weighted"
+        return int(min(float(self._most - self._outputs), WHOLE if whole else paid))
 
     def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
         """places: of the tuples of either stream, what they are told as; None: as they are."""
@@ -242,12 +258,15 @@ class StrategyJoin:
 
     def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """The pairs that are written of those counted, as many as the grant still pays for."""
+        drawing = 0.0
         if self.plan.preference == "weighted":
             drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
-            self._spend("draw", drawing * counted.side.shape[0])
-        ns = WHOLE if self.choice.way == "exact" else max(0.0, self._left)
+            drawing *= counted.side.shape[0]
+            self._spend("draw", drawing)
+        clocked = self._clock is not None
+        ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, self._left - clocked * drawing)
         paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were
-        room = int(min(float(self._most - self._outputs), paid))
+        room = self._room(paid)
         if self.plan.preference != "weighted":
             for left, right in counted.written(counted.outliers(self.plan.outlier_cap), room):
                 yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])

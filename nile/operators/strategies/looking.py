@@ -236,15 +236,23 @@ class Look:
             )
         return Admitted(sides[0], sides[1], self.window)
 
-    def first(self, share: float) -> Admitted:
-        """The tuples of both streams up to a time by which that share of them has come.  No copy of times or keys."""
-        ts = [one.ts for one in self.joined.streams]
-        ends = [int(each[min(each.shape[0] - 1, int(share * each.shape[0]))]) for each in ts if each.shape[0]]
+    def part(self, begin: float, end: float) -> Admitted:
+        """The tuples of both streams from a time by which a share of them has come to another.  No copy of times or
+        keys."""
         sides = []
-        for each, one in zip(ts, self.joined.streams, strict=True):
-            m = each.shape[0] if share >= 1.0 else int(np.searchsorted(each, min(ends), side="left"))
-            sides.append(Side(each[:m], np.arange(m), np.zeros(m, np.uint8), one.key.slice(0, m)))
+        for one, low, high in zip(self.joined.streams, self._come(begin), self._come(end), strict=True):
+            places = np.arange(low, high)
+            came = np.zeros(places.shape[0], np.uint8)
+            sides.append(Side(one.ts[low:high], places, came, one.key.slice(low, high - low)))
         return Admitted(sides[0], sides[1], self.window)
+
+    def _come(self, share: float) -> list[int]:
+        """How many tuples of each stream have come before a time by which that share of either has."""
+        ts = [one.ts for one in self.joined.streams]
+        if share >= 1.0:
+            return [each.shape[0] for each in ts]
+        ends = [int(each[int(share * each.shape[0])]) for each in ts if each.shape[0]]
+        return [int(np.searchsorted(each, min(ends), side="left")) for each in ts]
 
     def slot_of(self, side: int, places: Array) -> Array:
         """The slot of some tuples of a stream: int64 [m]."""
