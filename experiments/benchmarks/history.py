@@ -14,7 +14,9 @@ the clock starts.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import os
 import tempfile
 import time
@@ -52,6 +54,8 @@ FIRST = 100
 SHARE = 0.9
 CAP = 4
 _HOUR = 3_600
+_MAY_STAY = 1 << 20
+"""Bytes of files that may stay in the page cache where it is called cold."""
 
 OUTLIERS = (
     "SELECT a.item_id, a.seq, b.seq AS other FROM store0 a, store1 b WHERE a.item_id = b.item_id AND a.ts >= ? "
@@ -201,16 +205,34 @@ class Peer:
         self.connection.close()
 
 
-def drop_cache(folder: Path) -> None:
-    """Write what is dirty and drop the page cache of all files below a folder; none of them may be mapped."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            handle = os.open(path, os.O_RDONLY)
+def drop_cache(folder: Path) -> int:
+    """Write what is dirty and drop the page cache of all files below a folder; how many of those bytes stayed in it.
+
+    The system keeps what anybody maps.  Where it does not tell what it keeps, nothing is said to have stayed.
+    """
+    stayed = 0
+    for directory, _, names in os.walk(folder, followlinks=True):
+        for name in names:
+            handle = os.open(Path(directory) / name, os.O_RDONLY)
             try:
                 os.fsync(handle)
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+                stayed += _cached(handle)
             finally:
                 os.close(handle)
+    return stayed
+
+
+def _cached(handle: int) -> int:
+    """Bytes of a file that are in the page cache; 0 where the system does not tell."""
+    look = getattr(ctypes.CDLL(None), "mincore", None)
+    if look is None or not os.fstat(handle).st_size:
+        return 0
+    mapped = np.frombuffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ), np.uint8)
+    told = np.zeros(-(-mapped.shape[0] // mmap.PAGESIZE), np.uint8)
+    if look(ctypes.c_void_p(mapped.ctypes.data), ctypes.c_size_t(mapped.shape[0]), ctypes.c_void_p(told.ctypes.data)):
+        return 0
+    return int((told & 1).sum()) * mmap.PAGESIZE
 
 
 def measure(data: Path, rounds: int = ROUNDS) -> tuple[list[Measure], dict[str, Any], list[Timing], list[str]]:
@@ -289,11 +311,16 @@ def _rounds(
     with _opened(data) as (store, peer):
         for turn in range(rounds + 1):
             if cache == "cold":
-                peer[0].close()
-                store[0].__exit__()
-                gc.collect()  # what was open before is let go of outside the time
-                drop_cache(data)
-                store[0], peer[0] = Store(data), Peer(data)
+                peer.pop().close()
+                store.pop().__exit__()
+                gc.collect()  # what was open before is let go of outside the time, and with it what it maps
+                if (stayed := drop_cache(data)) > _MAY_STAY:
+                    raise ConfigError(
+                        f"bench history: needed files that nobody has open, so that they can be read cold; got "
+                        f"{stayed >> 20} MiB that stay in memory; end what reads {data}"
+                    )
+                store.append(Store(data))
+                peer.append(Peer(data))
             ours = asked(store[0], kind, since)
             told = ours.told
             began = time.perf_counter()

@@ -154,7 +154,7 @@ def _use_history(root: Path) -> None:
             index.look_up(np.arange(40, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
             if index.lists_heavy:
                 heavy = index.heavy
-                places = np.flatnonzero(heavy.places_of(heavy.hashes) >= 0)
+                places = np.arange(heavy.hashes.shape[0])
                 index.ordinals_at(heavy.begins[places].astype(np.int64))
                 heavy.same(places, heavy.values(places[::-1]))
         ts, rows = _history_rows(3_000, 3_300)

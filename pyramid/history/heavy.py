@@ -11,18 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nile.pyramid.history.key_pages import is_text, text_parts
 from nile.summaries.heavy import pa, pc
-from nile.summaries.lazy import lazy
-
-if TYPE_CHECKING:
-    from nile.pyramid.history import history_kernels
-else:
-    history_kernels = lazy("nile.pyramid.history.history_kernels")
 
 __all__ = ["Heaviest", "HeavyKeys", "same_keys"]
 
@@ -52,11 +46,10 @@ class HeavyKeys:
     rest: int
     read_keys: Callable[[], pa.Array]
 
-    def places_of(self, hashes: Array) -> Array:
-        """Where each hash (uint64 [n], ascending) is in the list: int64 [n], -1 for one that is not.  O(h + n)."""
-        out = np.full(hashes.shape[0], -1, np.int64)
-        history_kernels.places_in_list(self.hashes, hashes, out)
-        return out
+    @cached_property
+    def tuples(self) -> int:
+        """Of all that are listed."""
+        return int(self.counts.sum(dtype=np.int64))
 
     @cached_property
     def keys(self) -> pa.Array:

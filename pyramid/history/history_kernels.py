@@ -16,7 +16,6 @@ __all__ = [
     "entries_rise",
     "find",
     "find_paged",
-    "places_in_list",
     "rows_by_key",
     "rows_within",
 ]
@@ -102,22 +101,6 @@ def entries_rise(words: Array, halves: Array, at: Array, pages: Array, a_page: i
         if halves[starts + m] > keyed:
             return False
     return True
-
-
-@kernel
-def places_in_list(listed: Array, hashes: Array, out: Array) -> None:
-    """out[i]: where hashes[i] is in a list; as it was where it is not.
-
-    listed: uint64 [h], strictly ascending; hashes: uint64 [n], ascending; out: int64 [n].
-    """
-    at = 0
-    for i in range(hashes.shape[0]):
-        while at < listed.shape[0] and listed[at] < hashes[i]:
-            at += 1
-        if at == listed.shape[0]:
-            return
-        if listed[at] == hashes[i]:
-            out[i] = at
 
 
 @kernel

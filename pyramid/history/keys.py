@@ -192,6 +192,9 @@ class KeyIndex(ABC):
         """Whether it has a list of its heaviest keys, which is read in less than the sketch is."""
         return False
 
+    def want(self, *, heavy: bool) -> None:  # noqa: B027
+        """Have the disk bring the list of heavy keys, else the sketch, where that is to be read: it comes meanwhile."""
+
     @property
     def heavy(self) -> HeavyKeys:
         """That list.  Raises LookupError where there is none."""

@@ -12,6 +12,7 @@ proof against who writes files: a checksum without a secret can be written anew 
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -37,6 +38,8 @@ _START = struct.Struct("<8sII")
 _FINISH = struct.Struct("<Q8s")
 _LONGEST_PAGE = 1 << 31
 _MOST_PACKED = 255  # how many bytes LZ4 can make of one
+_AHEAD = 1 << 17
+"""Bytes that are asked of the disk where a page is read that follows the one before: those behind it are next."""
 _KEPT_SHARE = 0.9  # a page is stored packed when that saves a tenth
 
 
@@ -114,6 +117,9 @@ class PageFile:
         self.where = where
         self.data = data.cast("B")
         self.bytes_read = 0
+        self._map = data.obj if isinstance(data.obj, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED") else None
+        self._wanted = (0, 0)
+        self._read_to = 0
         version, footer, ends = self._footer()
         name, self._size, self._sum = _SUMS[version]
         try:
@@ -136,6 +142,8 @@ class PageFile:
         n = len(self.data)
         if n < _START.size + _FINISH.size:
             self.corrupt("file", f"{_START.size + _FINISH.size} bytes at least", f"{n}")
+        self._want(0, _START.size)
+        self._want(max(0, n - _AHEAD), n)
         magic, version, _ = _START.unpack_from(self.data)
         length, end = _FINISH.unpack_from(self.data, n - _FINISH.size)
         if magic != MAGIC:
@@ -145,7 +153,25 @@ class PageFile:
         if version < 1 or end != _END or not 0 < length <= n - _START.size - _FINISH.size:
             self.corrupt("end", "the end mark and the footer's length", f"{end!r} and {length}")
         ends = n - _FINISH.size - length
+        self._want(ends, n)
         return int(version), self.data[ends : n - _FINISH.size], ends
+
+    def _want(self, begin: int, end: int, ahead: int = 0) -> None:
+        """Have the disk bring these bytes, and `ahead` of them where it has to be asked.
+
+        A look at mapped memory that is not there waits for the disk, a page at a time, and the system reads as much
+        around it as it is set to: of a store that is opened, all.
+        """
+        if self._map is not None and not self._wanted[0] <= begin <= end <= self._wanted[1]:
+            begin -= begin % mmap.PAGESIZE
+            end = min(end + ahead, len(self.data))
+            self._map.madvise(mmap.MADV_WILLNEED, begin, end - begin)
+            self._wanted = begin, end
+
+    def want(self, pages: Array) -> None:
+        """Have the disk bring pages (int64 [n], known to exist) that were not read yet, all at once."""
+        for at, n, _ in self._table[pages[~self._checked[pages]]].tolist():
+            self._want(at, at + n)
 
     def corrupt(self, part: str, needed: str, came: str) -> NoReturn:
         """Raise StoreCorrupt for a part of this file."""
@@ -184,6 +210,7 @@ class PageFile:
         self._check_numbers(pages)
         fresh: Array = ~self._checked[pages]
         found = pages[fresh]
+        self.want(found)
         for page, (at, n, _) in zip(found.tolist(), self._table[found].tolist(), strict=True):
             if not self._checked[page]:  # a page may be asked for twice
                 self._compare(page, at, n)
@@ -203,7 +230,9 @@ class PageFile:
     def _check(self, page: int) -> memoryview:
         at, n, _ = self._table[page].tolist()
         if not self._checked[page]:
+            self._want(at, at + n, _AHEAD if 0 <= at - self._read_to <= _AHEAD else 0)
             self._compare(page, at, n)
+        self._read_to = at + n
         return self.data[at : at + n]
 
     def _compare(self, page: int, at: int, n: int) -> None:

@@ -126,7 +126,11 @@ class StoredRows(Rows):
         return self._together(parts, columns)
 
     def take(self, rows: Array, columns: Sequence[str]) -> pa.RecordBatch:
-        parts = [self._batch(c, columns).take(pa.array(inner)) for c, inner in _by_chunk(rows)]
+        chunks = list(_by_chunk(rows))
+        at = [self._schema.get_field_index(name) + 1 for name in columns]
+        pages = np.array([[c] for c, _ in chunks]) * (len(self._schema) + 1) + np.array(at, np.int64)
+        self._pages.want(pages.ravel())
+        parts = [self._batch(c, columns).take(pa.array(inner)) for c, inner in chunks]
         return self._together(parts, columns)
 
     def times_of(self, rows: Array) -> Array:

@@ -114,6 +114,10 @@ class WarmIndex(KeyIndex):
     def lists_heavy(self) -> bool:
         return self._listed > 0
 
+    def want(self, *, heavy: bool) -> None:
+        pages = [self._heavy_page, self._heavy_page + 1] if heavy else [self._counters]
+        self._pages.want(np.array(pages))
+
     @property
     def heavy(self) -> HeavyKeys:
         if not self._listed:

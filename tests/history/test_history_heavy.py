@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from test_history_join import Pair, brute, found, history, side
 
+from nile.operators.history import kernels
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import Pairs
 from nile.pyramid.disk.directory import StoreDirectory
@@ -65,11 +66,41 @@ def test_the_list_is_that_of_all_keys_however_they_come(seed: int, monkeypatch: 
     assert made.keys.to_pylist() == [key_of[each] for each in chosen]
     assert made.rest == max(whole[each] for each in rest)
     asked = sorted({*source.sample(range(1 << 63, (1 << 63) + 10_000), 50), *distinct[::3]})
-    places = made.places_of(np.array(asked, np.uint64))
-    assert places.tolist() == [chosen.index(each) if each in chosen else -1 for each in asked]
+    places = np.array([chosen.index(each) for each in asked if each in chosen], np.int64)
     listed_keys = [key_of[each] for each in asked if each in chosen]
-    assert made.same(places[places >= 0], pa.array(listed_keys, pa.string())).all()
-    assert not made.same(places[places >= 0], pa.array([key + "x" for key in listed_keys], pa.string())).any()
+    assert made.same(places, pa.array(listed_keys, pa.string())).all()
+    assert not made.same(places, pa.array([key + "x" for key in listed_keys], pa.string())).any()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_cells_of_listed_keys_are_those_of_its_twin(seed: int) -> None:
+    source = random.Random(seed)
+    bits, many = source.choice((8, 20, 64)), source.choice((0, 1, 60))
+    heavy_ones = sorted({source.randrange(1 << bits) for _ in range(source.choice((0, 1, 60)))})
+    near = (*heavy_ones, 1 << bits - 1)
+    asked = sorted({source.choice((source.choice(near), source.randrange(1 << bits))) for _ in range(many)})
+    counts = [source.randrange(1, 1 << 32) for _ in heavy_ones]
+    rows = [source.randrange(1, 9) for _ in asked]
+    shift, room = source.choice((64, 62, bits - 4)), source.choice((5, 1 << 40))
+    found = [np.full(len(asked), -7, np.int64) for _ in range(5)]
+    told = np.zeros(4, np.int64)
+    kernels.listed_cells(
+        np.array(heavy_ones, np.uint64), np.array(counts, np.uint32), room, np.array(asked, np.uint64),
+        np.array(rows, np.int64), shift, *found, told,
+    )  # fmt: skip
+    at = [i for i, key in enumerate(asked) if key in heavy_ones]
+    others = [i for i, key in enumerate(asked) if key not in heavy_ones]
+    cells = list(dict.fromkeys(asked[i] >> shift for i in at))
+    low = [next(n for n, i in enumerate(at) if asked[i] >> shift == cell) for cell in cells]
+    most = [
+        sum(rows[i] * min(room, counts[heavy_ones.index(asked[i])]) for i in at if asked[i] >> shift == cell)
+        for cell in cells
+    ]
+    places = [heavy_ones.index(asked[i]) for i in at]
+    for got, right in zip(found, (at, places, low, most, others), strict=True):
+        assert got[: len(right)].tolist() == right
+    other_cells = len({asked[i] >> shift for i in others})
+    assert told.tolist() == [len(at), len(cells), sum(rows[i] for i in others), other_cells]
 
 
 def kept(directory: StoreDirectory, keys: list[Any], name: str, segment: int = 256) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import pytest
 
-from nile.experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked
+from nile.experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked, drop_cache
 from nile.experiments.benchmarks.history_data import make
 
 
@@ -40,3 +41,13 @@ def test_the_benchmark_compares_equal_answers(data: Path, kind: str) -> None:
             assert counted == sorted(n for _, n in theirs)
             assert 0.9 * ours.rows <= some.rows <= ours.rows
     peer.close()
+
+
+def test_what_is_mapped_is_told_to_stay_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "some"
+    path.write_bytes(bytes(3 * mmap.PAGESIZE + 1))
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    assert mapped[-1] == 0
+    assert drop_cache(tmp_path) > 0
+    mapped.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -61,3 +64,47 @@ def test_a_page_is_checked_once_and_counted_once_however_often_it_is_asked_for()
     assert held.check(np.array([1, 0])).tolist() == [False, False]
     assert held.check_one(0) is False
     assert held.bytes_read == 100
+
+
+class Advised(mmap.mmap):
+    """A map that tells what the disk was asked for: (begin, end) of each time."""
+
+    def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
+        assert option == mmap.MADV_WILLNEED
+        assert start % mmap.PAGESIZE == 0
+        told.append((start, start + length))
+        super().madvise(option, start, length)
+
+
+told: list[tuple[int, int]] = []
+
+
+def test_the_disk_is_asked_for_what_is_read_and_not_for_what_lies_around_it(tmp_path: Path) -> None:
+    path = tmp_path / "pages"
+    pages = [bytes([n % 251]) * 10_000 for n in range(400)]
+    path.write_bytes(file_of(pages))
+    size = path.stat().st_size
+    told.clear()
+    with path.open("rb") as file:
+        held = opened_over(Advised(file.fileno(), 0, access=mmap.ACCESS_READ))
+    assert sum(end - begin for begin, end in told) < 300_000  # the start and the footer, of four million bytes
+    at = held.at(np.arange(400)).tolist()
+    told.clear()
+    held.check(np.array([300, 17, 120, 17]))
+    assert told == [(at[n] // mmap.PAGESIZE * mmap.PAGESIZE, at[n] + 10_000) for n in (300, 17, 120, 17)]
+    told.clear()
+    for n in range(50, 90):  # one after the other: ahead of them, and not for each
+        assert bytes(held.page(n)) == pages[n]
+    assert 3 <= len(told) <= 8
+    assert told[0][1] == at[50] + 10_000
+    assert all(begin <= at[n] and at[n] + 10_000 <= end
+               for n in (50, 70, 89) for begin, end in [max(e for e in told if e[0] <= at[n])])  # fmt: skip
+    told.clear()
+    assert bytes(held.page(399)) == pages[399]
+    assert bytes(held.page(17)) == pages[17]
+    assert len(told) == 1
+    assert told[0][1] <= size
+
+
+def opened_over(data: mmap.mmap) -> PageFile:
+    return PageFile(memoryview(data), "pages", "here")

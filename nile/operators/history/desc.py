@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from nile.operators.history.join import HistoryJoin, HistorySide, Output, Ranges
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.lookup import Listed, Matches, bounds_of, listed_of
 from nile.summaries.estimate import Estimate
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.history import kernels
+else:
+    kernels = lazy("nile.operators.history.kernels")
 
 __all__ = ["DescendingJoin"]
 
@@ -87,10 +93,8 @@ class DescendingJoin(HistoryJoin):
         parts = []
         heavy = [s for s, segment in enumerate(self._segments) if segment.heavy_first]
         other = [s for s, segment in enumerate(self._segments) if not segment.heavy_first]
-        for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys.hashes), strict=True):
-            at = np.flatnonzero(listed.place >= 0)
-            parts.append(self._cells(keys, s, at, listed.counts[at], listed.counts[at], listed.place[at]))
-            parts.append(self._unasked(keys, s, listed))
+        for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys), strict=True):
+            parts += [self._listed(s, listed), self._unasked(s, listed)]
             yield None
         asked = bounds_of([self._segments[s] for s in other], [keys.hashes] * len(other))
         for s, (estimate, upper) in zip(other, asked, strict=True):
@@ -101,32 +105,34 @@ class DescendingJoin(HistoryJoin):
         self._most, self._guess = int(regions.most.sum()), int(regions.guess.sum())
         return regions
 
-    def _cells(
-        self, keys: ProbeKeys, s: int, at: Array, estimate: Array, upper: Array, places: Array | None = None
-    ) -> _Regions:
+    def _cells(self, keys: ProbeKeys, s: int, at: Array, estimate: Array, upper: Array) -> _Regions:
         """The cells of a segment in which keys `at` lie, of which each has so many tuples: int64 [len(at)] each."""
-        segment = self._segments[s]
-        low = _cuts(segment.index.bucket_of(keys.hashes[at]))
+        low = _cuts(self._segments[s].index.bucket_of(keys.hashes[at]))
         rows = keys.rows[at]
         guess = np.add.reduceat(rows * estimate, low) if at.shape[0] else low
         most = np.add.reduceat(rows * upper, low) if at.shape[0] else low
-        self._groups.append(_Group(s, at, places))
-        group = np.full(low.shape[0], len(self._groups) - 1)
-        high = np.append(low[1:], at.shape[0])[: low.shape[0]]
-        return _Regions(group, low, high, most, guess, guess / segment.reading)
+        return self._regions(_Group(s, at), low, most, guess)
 
-    def _unasked(self, keys: ProbeKeys, s: int, listed: Listed) -> _Regions:
+    def _listed(self, s: int, listed: Listed) -> _Regions:
+        """The cells of a segment with keys that it lists."""
+        return self._regions(_Group(s, listed.at, listed.place), listed.low, listed.most, listed.most)
+
+    def _regions(self, group: _Group, low: Array, most: Array, guess: Array) -> _Regions:
+        """Cells that begin at places `low` of a group's keys."""
+        self._groups.append(group)
+        high = np.append(low[1:], group.keys.shape[0])[: low.shape[0]]
+        number = np.full(low.shape[0], len(self._groups) - 1)
+        return _Regions(number, low, high, most, guess, guess / self._segments[group.segment].reading)
+
+    def _unasked(self, s: int, listed: Listed) -> _Regions:
         """The keys that a segment does not list as one region, which promises what one cell of it does."""
-        segment = self._segments[s]
-        at = np.flatnonzero(listed.place < 0)
-        rows = int(keys.rows[at].sum())
-        guess = rows * min(listed.expected, listed.rest)
-        cells = max(1, _cuts(segment.index.bucket_of(keys.hashes[at])).shape[0])
-        self._groups.append(_Group(s, at, None, listed.rest))
-        many = 1 if rows and listed.rest else 0
+        self._groups.append(_Group(s, listed.others, None, listed.rest))
+        guess = listed.asking * min(listed.expected, listed.rest)
+        promise = guess / max(1, listed.cells) / self._segments[s].reading
+        many = 1 if listed.asking and listed.rest else 0
         group, none = np.full(many, len(self._groups) - 1), np.full(many, -1)
-        most, expected = np.full(many, rows * listed.rest), np.full(many, int(guess))
-        return _Regions(group, none, none, most, expected, np.full(many, guess / cells / segment.reading))
+        most, expected = np.full(many, listed.asking * listed.rest), np.full(many, int(guess))
+        return _Regions(group, none, none, most, expected, np.full(many, promise))
 
     def _opened(self, keys: ProbeKeys, regions: _Regions, at: Array) -> _Regions:
         """Ask the sketches of regions `at`; all regions with what those become, best first."""
@@ -175,19 +181,21 @@ class DescendingJoin(HistoryJoin):
 
     def _read(self, keys: ProbeKeys, regions: _Regions) -> tuple[Array, Matches]:
         """The runs of these regions, whose cells are read."""
+        order = np.lexsort((regions.low, regions.group))
+        low, high = regions.low[order], regions.high[order]
+        size = int((high - low).sum())
+        which, places = np.empty(size, np.int64), np.empty(size, np.int64)
+        kernels.expand(low, high, which, places)
+        of = regions.group[order][which]
         parts: list[tuple[int, Matches]] = []
-        for g in np.unique(regions.group).tolist():
-            mine = regions.group == g
-            low, high = regions.low[mine], regions.high[mine]
-            size = high - low
-            places = np.repeat(low - np.concatenate([[0], np.cumsum(size)[:-1]]), size) + np.arange(int(size.sum()))
-            places.sort()
+        cuts = _cuts(of)
+        for g, at in zip(of[cuts].tolist(), np.split(places, cuts[1:]), strict=True):
             group = self._groups[g]
-            segment, which = self._segments[group.segment], group.keys[places]
+            segment = self._segments[group.segment]
             if group.places is None:
-                found = segment.look_up(keys, which)
+                found = segment.look_up(keys, group.keys[at])
             else:
-                found = segment.look_up_listed(keys, which, group.places[places])
+                found = segment.look_up_listed(keys, group.keys[at], group.places[at])
             parts.append((group.segment, found))
         return together(parts)
 

@@ -10,7 +10,7 @@ from nile.summaries.kernels import U8, kernel, part
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["DIGITS", "cross", "expand", "permuted", "sum_by_group"]
+__all__ = ["DIGITS", "cross", "expand", "listed_cells", "permuted", "sum_by_group"]
 
 DIGITS = 68
 """Digits of 32 bits that hold any sum of doubles: 2,098 bits of a double's range and room for carries."""
@@ -47,6 +47,56 @@ def expand(begins: Array, ends: Array, which: Array, places: Array) -> int:
             places[at] = i
             at += 1
     return at
+
+
+@kernel
+def listed_cells(
+    listed: Array, counts: Array, room: int, hashes: Array, rows: Array, shift: int, at: Array, place: Array,
+    low: Array, most: Array, others: Array, told: Array,
+) -> None:  # fmt: skip
+    """Which keys are in a list of heavy ones, by the cells (hash >> shift; 64: one) that they lie in.
+
+    listed: uint64 [h], strictly ascending; counts: uint32 [h], the tuples of each, of which `room` at most count;
+    hashes: uint64 [k], ascending; rows: int64 [k], tuples that ask for each.
+    at, place: int64 [k], those that are listed, and where in the list; low, most: int64 [k], of each of their cells
+    where in `at` it begins, and its matches; others: int64 [k], those that are not.
+    told: int64 [4], how many are listed, of how many cells; the tuples that ask for others, and the cells of these.
+    """
+    i = 0
+    j = 0
+    found = 0
+    missed = 0
+    cells = 0
+    other_cells = 0
+    asking = 0
+    cell = np.int64(-1)
+    other_cell = np.int64(-1)
+    while i < hashes.shape[0]:
+        while j < listed.shape[0] and listed[j] < hashes[i]:
+            j += 1
+        bucket = np.int64(0) if shift == 64 else np.int64(hashes[i] >> U8(shift))
+        if j < listed.shape[0] and listed[j] == hashes[i]:
+            if bucket != cell:
+                low[cells] = found
+                most[cells] = 0
+                cells += 1
+                cell = bucket
+            most[cells - 1] += rows[i] * min(np.int64(counts[j]), room)
+            at[found] = i
+            place[found] = j
+            found += 1
+        else:
+            if bucket != other_cell:
+                other_cells += 1
+                other_cell = bucket
+            asking += rows[i]
+            others[missed] = i
+            missed += 1
+        i += 1
+    told[0] = found
+    told[1] = cells
+    told[2] = asking
+    told[3] = other_cells
 
 
 @part

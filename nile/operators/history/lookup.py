@@ -6,17 +6,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from nile.operators.history.keys import ProbeKeys
 from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
+    from nile.operators.history import kernels
     from nile.pyramid.history.history import History
     from nile.pyramid.history.keys import KeyIndex
+else:
+    kernels = lazy("nile.operators.history.kernels")
 
 __all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "segments_of"]
 
@@ -66,15 +70,21 @@ class Matches(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What a segment's list of heavy keys says of k keys.
+    """What a segment's list of heavy keys says of probing keys.
 
-    place: int64 [k], where in the list, -1: not there; counts: int64 [k], the tuples of those that are; rest: any other
-    has at most so many, for certain; expected: and about so many, one that is here.  Of a segment asked in part all
-    are bounds.
+    at, place: int64 [n], those that are listed, and where in the list; low, most: int64 [cells], of each cell of theirs
+    where in `at` it begins, and its matches; others: int64 [m], those that are not; asking, cells: the tuples that
+    ask for them, and the cells that they lie in; rest: each has at most so many tuples, for certain; expected: and
+    about so many, one that is here.  Of a segment asked in part all are bounds.
     """
 
+    at: Array
     place: Array
-    counts: Array
+    low: Array
+    most: Array
+    others: Array
+    asking: int
+    cells: int
     rest: int
     expected: float
 
@@ -98,12 +108,10 @@ class Segment:
         self._cells: Array | None = None
         self.heavy_first = heavy_first and index.lists_heavy
         at_hand = index.heavy_at_hand if self.heavy_first else index.sketch_at_hand
-        self._ahead = _READ if at_hand else _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether its sketch, and its list of heavy keys where that is read ahead, was read already."""
-        return self.index.sketch_at_hand and (self.index.heavy_at_hand or not self.heavy_first)
+        self._ahead = _READ
+        if not at_hand:
+            index.want(heavy=self.heavy_first)
+            self._ahead = _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
 
     @property
     def reading(self) -> float:
@@ -129,30 +137,35 @@ class Segment:
         self._cells[1, cells[upper > 0]] = True
         return int((self._cells[0] & ~self._cells[1]).sum()) - before
 
-    def listed(self, hashes: Array) -> Listed:
+    def listed(self, keys: ProbeKeys) -> Listed:
         """What its list of heavy keys says of all keys.  Only where `heavy_first`."""
-        heavy = self.index.heavy
-        place = heavy.places_of(hashes)
-        counts = np.where(place >= 0, heavy.counts[place], 0).astype(np.int64)
-        if not self.whole:
-            counts = np.minimum(counts, self._room)
-        others = self.index.keys - heavy.counts.shape[0]
-        expected = (self.index.keyed - int(heavy.counts.sum(dtype=np.int64))) / max(1, others)
-        return Listed(place, counts, min(heavy.rest, self._room), expected)
+        heavy, index = self.index.heavy, self.index
+        at, place, low, most, others = (np.empty(len(keys), np.int64) for _ in range(5))
+        told = np.empty(4, np.int64)
+        kernels.listed_cells(
+            heavy.hashes, heavy.counts, self._room, keys.hashes, keys.rows, index.shift, at, place, low, most, others,
+            told,
+        )  # fmt: skip
+        n, cells, asking, other_cells = told.tolist()
+        expected = (index.keyed - heavy.tuples) / max(1, index.keys - heavy.counts.shape[0])
+        return Listed(
+            at[:n], place[:n], low[:cells], most[:cells], others[: len(keys) - n], asking, other_cells,
+            min(heavy.rest, self._room), expected,
+        )  # fmt: skip
 
     @property
     def _room(self) -> int:
         """Tuples here that are asked for."""
         return max(0, min(self._end, self.index.end) - max(self._begin, self.index.first))
 
-    def asked(self, question: Callable[[Array], _Told], hashes: Array) -> tuple[_Told, int]:
+    def asked(self, question: Callable[[], _Told]) -> tuple[_Told, int]:
         """What its `bounds` or `listed` answers, once what was read ahead for it is here, and the bytes read for both.
 
         For a reader thread; only one at a time, so that nothing is read twice.
         """
         read, self._ahead = self._ahead.result(), _READ
         before = self.index.bytes_read
-        return question(hashes), read + self.index.bytes_read - before
+        return question(), read + self.index.bytes_read - before
 
     def count(self, read: int, ruled_out: int = 0) -> None:
         """So many bytes were read and cells ruled out by what it was asked."""
@@ -265,9 +278,11 @@ def _readers() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_readers.cache_clear)
 
 
-def listed_of(segments: Sequence[Segment], hashes: Array) -> Iterator[Listed]:
-    """What the heavy keys of each say of keys (uint64 [k], ascending).  Each must be `heavy_first`."""
-    for segment, (listed, read) in _told(segments, [(segment.listed, hashes) for segment in segments]):
+def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
+    """What the heavy keys of each say of probing keys.  Each must be `heavy_first`."""
+    questions = [partial(segment.listed, keys) for segment in segments]
+    at_hand = [segment.index.heavy_at_hand for segment in segments]
+    for segment, (listed, read) in _told(segments, questions, at_hand):
         segment.count(read)
         yield listed
 
@@ -275,22 +290,23 @@ def listed_of(segments: Sequence[Segment], hashes: Array) -> Iterator[Listed]:
 def bounds_of(segments: Sequence[Segment], hashes: Sequence[Array]) -> Iterator[tuple[Array, Array]]:
     """(estimate, certain upper bound) of the tuples of each segment's own keys (uint64 [k], ascending): int64 [k] each,
     a segment after the other."""
-    questions = [(segment.bounds, own) for segment, own in zip(segments, hashes, strict=True)]
-    for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions):
+    questions = [partial(segment.bounds, own) for segment, own in zip(segments, hashes, strict=True)]
+    at_hand = [segment.index.sketch_at_hand for segment in segments]
+    for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions, at_hand):
         segment.count(read, ruled_out)
         yield estimate, upper
 
 
 def _told(
-    segments: Sequence[Segment], questions: Sequence[tuple[Callable[[Array], _Told], Array]]
+    segments: Sequence[Segment], questions: Sequence[Callable[[], _Told]], at_hand: Sequence[bool]
 ) -> Iterator[tuple[Segment, tuple[_Told, int]]]:
-    """What each segment answers its question about keys, in order; those that have to be read for it by the readers."""
+    """What each segment answers its question, in order; those that have to be read for it by the readers."""
     asked = [
-        None if segment.at_hand else _readers().submit(segment.asked, question, hashes)
-        for segment, (question, hashes) in zip(segments, questions, strict=True)
+        None if known else _readers().submit(segment.asked, question)
+        for segment, question, known in zip(segments, questions, at_hand, strict=True)
     ]
-    for segment, (question, hashes), each in zip(segments, questions, asked, strict=True):
-        yield segment, segment.asked(question, hashes) if each is None else each.result()
+    for segment, question, each in zip(segments, questions, asked, strict=True):
+        yield segment, segment.asked(question) if each is None else each.result()
 
 
 def _sketch_of(index: KeyIndex) -> int:
