@@ -20,7 +20,7 @@ from nile.exact.join import listed, parts, shared, threads
 from nile.exact.join.chain import encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.listed import Lists
-from nile.exact.join.shared import text_codes
+from nile.exact.join.shared import in_all, text_codes
 from nile.exact.join.threads import Ahead, cpu_ns, pieces_of, together, useful
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Threads, slices and parts for inputs of a few tuples."""
     monkeypatch.setattr(threads, "_LEAST", 1)
+    monkeypatch.setattr(shared, "_TEXTS", 1)
     monkeypatch.setattr(listed, "SIZE", 8)
     return monkeypatch
 
@@ -97,6 +98,28 @@ def test_texts_have_the_codes_of_an_encoding(seed: int, shared_only: bool, small
         coded = {(text, code) for text, code in told if code >= 0}
         assert len(coded) == len({text for text, _ in coded}) == len({code for _, code in coded})
         assert all(code < 0 for text, code in told if text is None)
+
+
+@pytest.mark.parametrize("above", [60, 1 << 62], ids=["near", "far"])
+@pytest.mark.parametrize("seed", range(6))
+def test_any_number_of_threads_keeps_the_tuples_whose_keys_all_have(
+    seed: int, above: int, small: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    small.setattr(shared, "_SAMPLED", 2)
+    factor = above // 60
+    codes = [rng.integers(-1, 60, int(rng.integers(20, 200))) for _ in range(2 + seed % 2)]
+    codes = [np.where((each < 0) | (each % 3 == k), each, each // 9 * 3) * factor for k, each in enumerate(codes)]
+    alone = in_all(codes, above, 10.0)
+    assert alone is not None
+    everywhere = set.intersection(*(set(each[each >= 0].tolist()) for each in codes))
+    for each, places in zip(codes, alone, strict=True):
+        assert set(np.flatnonzero(np.isin(each, list(everywhere))).tolist()) <= set(places.tolist())
+        assert (each[places] >= 0).all()
+    for count in (2, 3, 7):
+        found = in_all(codes, above, 10.0, threads=count)
+        assert found is not None
+        assert [each.tolist() for each in found] == [each.tolist() for each in alone]
 
 
 def test_texts_whose_hashes_are_alike_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

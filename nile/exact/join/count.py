@@ -37,7 +37,7 @@ def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int, *,
     """
     largest = max((int(each.max()) for each in codes if each.shape[0]), default=-1)
     if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
-        places = in_all(codes, largest + 1)
+        places = in_all(codes, largest + 1, threads=threads)
         if places is not None:
             ts, codes = (tuple(each[at] for each, at in zip(two, places, strict=True)) for two in (ts, codes))
         wide = [each.astype(np.int64, copy=False) for each in codes]

@@ -127,7 +127,7 @@ class Lists:
         words: Words[Any] | None = None,
     ) -> None:
         above = _above(codes) if keys is None else keys
-        at = None if whole else in_all(codes, above)
+        at = None if whole else in_all(codes, above, threads=threads)
         if at is not None:
             ts = tuple(each[kept] for each, kept in zip(ts, at, strict=True))
             codes, above = kept_of(codes, at, above)

@@ -12,7 +12,7 @@ import numpy as np
 
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.threads import pieces_of, together, useful
-from nile.exact.state.lent import lent
+from nile.exact.state.lent import lent, roomy
 
 __all__ = ["in_all", "kept_of", "run_shared", "text_codes"]
 
@@ -22,6 +22,8 @@ _NEAR = 1 << 16
 """Codes whose rows stay in a near cache."""
 _SAMPLED = 1024
 """Tuples looked at for whether their keys are in both streams."""
+_TEXTS = 1 << 15
+"""Texts a thread, below which starting it costs more than it saves: each takes several times what a number does."""
 # Drawn anew by each process: whoever chooses the keys cannot choose which are taken for each other.
 _FACTORS = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 
@@ -34,36 +36,60 @@ def _text_kernels() -> Any:
     return importlib.import_module("nile.exact.join.text_kernels")
 
 
-def in_all(codes: Sequence[Array], keys: int, many: float = 0.8) -> tuple[Array, ...] | None:
+def in_all(
+    codes: Sequence[Array], keys: int, many: float = 0.8, *, threads: int | None = 1
+) -> tuple[Array, ...] | None:
     """Which tuples of each stream have a key that all others have too: int64 each; None where more than `many` have.
 
-    codes: int64 [n_k], below 0 for null; keys: a number above every code.
-    By a bit a key, or of keys far apart by a bit of their hash, which now and then keeps one that another has not.
-    Two bits are looked at for a tuple, where coding, listing and looking it up touch several lines of memory.
+    codes: int64 [n_k], below 0 for null; keys: a number above every code; threads: how many may be used, None for all
+    cores.  By a bit a key, or of keys far apart by a bit of their hash, which now and then keeps one that another has
+    not.  Two bits are looked at for a tuple, where coding, listing and looking it up touch several lines of memory.
     """
     if min(each.shape[0] for each in codes) < _SAMPLED:
         return None
     kernels, factor = _kernels(), int(_FACTORS[0])
     bits = (_BITS * sum(each.shape[0] for each in codes)).bit_length()
     how = (64 if keys <= 1 << bits else 64 - bits, factor)
-    marks = np.zeros((min(keys, 1 << bits) >> 6) + 1, np.uint64)
+    words = (min(keys, 1 << bits) >> 6) + 1
+
+    def marked(code: Array) -> Array:
+        pieces = pieces_of(code.shape[0], useful(threads, code.shape[0]))
+        marks = np.zeros((len(pieces), words), np.uint64)
+        together([partial(kernels.mark_keys, code[at], own, *how) for at, own in zip(pieces, marks, strict=True)])
+        for own in marks[1:]:
+            marks[0] |= own
+        first: Array = marks[0]
+        return first
+
+    def places(code: Array, marks: Array) -> Array:
+        pieces = pieces_of(code.shape[0], useful(threads, code.shape[0]))
+        room = roomy(code.shape[0] + len(pieces))
+        found = [0] * len(pieces)
+
+        def look(k: int, at: slice) -> None:
+            found[k] = kernels.marked_places(code[at], marks, *how, 1, at.start, room[at.start + k : at.stop + k + 1])
+
+        together([partial(look, k, at) for k, at in enumerate(pieces)])
+        end = found[0]
+        for k, at in enumerate(pieces[1:], 1):
+            room[end : end + found[k]] = room[at.start + k : at.start + k + found[k]]
+            end += found[k]
+        return room[:end]
+
     kept: list[Array] = []
     # Down to the first, each stream keeps what the one above kept: what is left there is in all.
     rest = codes[-1]
     for each in codes[-2::-1]:
-        kernels.mark_keys(rest, marks, *how)
-        places = np.empty(each.shape[0] + 1, np.int64)
+        marks = marked(rest)
         step = each.shape[0] // _SAMPLED
-        if rest is codes[-1] and kernels.marked_places(each, marks, *how, step, places) > many * _SAMPLED:
-            return None
-        kept = [places[: kernels.marked_places(each, marks, *how, 1, places)]]
+        if rest is codes[-1]:
+            looked_at = np.empty(each.shape[0] // step + 2, np.int64)
+            if kernels.marked_places(each, marks, *how, step, 0, looked_at) > many * _SAMPLED:
+                return None
+        kept = [places(each, marks)]
         rest = each[kept[0]]
-        marks[:] = 0
-    kernels.mark_keys(rest, marks, *how)
-    for each in codes[1:]:
-        places = np.empty(each.shape[0] + 1, np.int64)
-        kept.append(places[: kernels.marked_places(each, marks, *how, 1, places)])
-    return tuple(kept)
+    marks = marked(rest)
+    return *kept, *(places(each, marks) for each in codes[1:])
 
 
 def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tuple[tuple[Array, ...], int]:
@@ -113,25 +139,23 @@ def text_codes(
     of 63 bits, drawn anew by each process, after which every text is compared with the first of its code.
     threads: how many may be used, None for all cores.  Cost: 10 to 70 ns a text by how many are distinct.
     """
-    sizes = [len(column) for column in columns]
     texts = [_Texts(column) for column in columns]
-    words = [np.empty(size, np.int64) for size in sizes]
+    words = [roomy(each.size) for each in texts]
 
     def hash_texts(k: int, at: slice) -> None:
         _text_kernels().text_words(*texts[k].piece(at), _FACTORS, words[k][at])
 
-    for k, size in enumerate(sizes):
-        _in_pieces(size, threads, partial(hash_texts, k))
-    places = in_all(words, 1 << 63) if shared else None
+    _in_pieces(words, threads, hash_texts)
+    places = in_all(words, 1 << 63, threads=threads) if shared else None
     if places is not None:
         words = [each[at] for each, at in zip(words, places, strict=True)]
     codes, distinct = dense_codes(words, shared=shared, threads=threads)
-    at = tuple(np.arange(size) for size in sizes) if places is None else places
+    at = tuple(np.arange(each.size) for each in texts) if places is None else places
     if not _alike(codes, at, texts, distinct, shared, threads):
         return None
     if places is None:
         return codes, distinct
-    spread = tuple(np.full(size, -1, np.int64) for size in sizes)
+    spread = tuple(np.full(each.size, -1, np.int64) for each in texts)
     for own, place, code in zip(spread, places, codes, strict=True):
         own[place] = code
     return spread, distinct
@@ -143,35 +167,43 @@ def _alike(
 ) -> bool:  # fmt: skip
     """Whether all texts of a code are one text.  places: which texts of a column the codes are of; shared: whether the
     shortest column has all codes, else they rise from column to column."""
-    unlike: list[int] = []
-
-    def compare(k: int, code: Array, other: int, first: Array, fresh: bool, at: slice) -> None:
-        given = code[at], places[k][at], texts[k].data, texts[k].ends, first, texts[other].data
-        unlike.append(_text_kernels().unlike_texts(*given, fresh))
-
     firsts: list[tuple[int, Array]] = []
     known = 0  # codes below it have their first text in a column before
-    for k in sorted(range(len(codes)), key=lambda k: codes[k].shape[0]) if shared else range(len(codes)):
-        for other, first in firsts:
-            _in_pieces(codes[k].shape[0], threads, partial(compare, k, codes[k], other, first, False))
+    for k in sorted(range(len(codes)), key=lambda k: codes[k].shape[0] if shared else k):
         above = 1 + int(codes[k].max(initial=-1))
-        if above > known or not firsts:
-            first = np.full((distinct, 2), -1, np.int64)
-            compare(k, np.where(codes[k] >= known, codes[k], -1) if known else codes[k], k, first, True, slice(None))
+        if above > known:
+            first = roomy(2 * distinct).reshape(distinct, 2)
+            first.fill(-1)
+            _text_kernels().first_texts(codes[k], places[k], texts[k].ends, known, first)
             firsts.append((k, first))
-            known = max(known, above)
+            known = above
+    unlike: list[int] = []
+
+    def compare(k: int, at: slice) -> None:
+        given = codes[k][at], places[k][at], texts[k].data, texts[k].ends
+        unlike.extend(_text_kernels().unlike_texts(*given, own, texts[other].data) for other, own in firsts)
+
+    _in_pieces(codes, threads, compare)
     return not any(unlike)
 
 
-def _in_pieces(size: int, threads: int | None, call: Callable[[slice], Any]) -> None:
-    """Call for every piece of a column, as many at once as are worth it."""
-    together([partial(call, at) for at in pieces_of(size, useful(threads, size))])
+def _in_pieces(columns: Sequence[Array], threads: int | None, call: Callable[[int, slice], Any]) -> None:
+    """Call for every piece of every column, on as many threads at once as are worth it, a piece of each for each."""
+    count = useful(threads, sum(each.shape[0] for each in columns), _TEXTS)
+    pieces = [pieces_of(each.shape[0], count) for each in columns]
+
+    def some(lane: int) -> None:
+        for k, own in enumerate(pieces):
+            call(k, own[lane])
+
+    together([partial(some, lane) for lane in range(count)])
 
 
 class _Texts:
-    """The memory of an Arrow column of text or bytes.  data: uint8; ends: int [n + 1], where texts begin and end."""
+    """The memory of an Arrow column of text or bytes.  data: uint8; ends: int [size + 1], where texts begin and end."""
 
     def __init__(self, column: Any) -> None:
+        self.size = len(column)
         _, offsets, data = column.buffers()
         wide = np.int64 if str(column.type).startswith("large") else np.int32
         ends = np.frombuffer(offsets, wide) if len(column) else np.zeros(column.offset + 1, wide)

@@ -36,12 +36,15 @@ def mark_keys(code: Array, marks: Array, shift: int, factor: int) -> None:
 
 
 @kernel
-def marked_places(code: Array, marks: Array, shift: int, factor: int, step: int, places: Array) -> int:
-    """Of every step-th tuple, which have a key whose bit is set; returns how many.  places: int64, room for all."""
+def marked_places(code: Array, marks: Array, shift: int, factor: int, step: int, begin: int, places: Array) -> int:
+    """Of every step-th tuple, which have a key whose bit is set; returns how many.
+
+    begin: the place of the first one; places: int64, room for all and one more.
+    """
     found = 0
     for i in range(0, code.shape[0], step):
         bit = _bit(max(np.int64(0), code[i]), shift, factor)
-        places[found] = i  # written over unless it counts: a branch would be guessed wrong
+        places[found] = begin + i  # written over unless it counts: a branch would be guessed wrong
         found += (code[i] >= 0) & (((marks[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1)) != 0)
     return found
 

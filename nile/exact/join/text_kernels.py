@@ -13,7 +13,7 @@ import numpy as np
 from nile.base.compiler import numba
 from nile.exact.state.kernels import inlined, kernel
 
-__all__ = ["text_words", "unlike_texts"]
+__all__ = ["first_texts", "text_words", "unlike_texts"]
 
 Array = np.ndarray[Any, Any]
 _LITTLE = sys.byteorder == "little"
@@ -84,23 +84,28 @@ def text_words(data: Array, offsets: Array, valid: Array, factors: Array, words:
 
 
 @kernel
-def unlike_texts(
-    codes: Array, places: Array, data: Array, offsets: Array, first: Array, first_data: Array, fresh: bool
-) -> int:
-    """How many texts differ from the first one of their code.
+def first_texts(codes: Array, places: Array, offsets: Array, known: int, first: Array) -> None:
+    """Where the first text of each code from `known` on begins and ends.
 
-    codes: int64 [m], -1 for none; places: int64 [m], which texts they are of; data, offsets: as of `text_words`;
-    first: int64 [codes, 2], where in first_data the first text of a code begins and ends; -1 where none is known: where
-    fresh it is put there, else nothing is compared.
+    codes: int64 [m], below 0 for none; places: int64 [m], which texts they are of; offsets: as of `text_words`; first:
+    int64 [codes, 2], -1 where none is known.
+    """
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        if code >= known and first[code, 0] < 0:
+            first[code, 0], first[code, 1] = offsets[places[i]], offsets[places[i] + 1]
+
+
+@kernel
+def unlike_texts(codes: Array, places: Array, data: Array, offsets: Array, first: Array, first_data: Array) -> int:
+    """How many texts differ from the first one of their code in first_data, where that is known.
+
+    Arrays as of `first_texts` and `text_words`.
     """
     unlike = 0
     for i in range(codes.shape[0]):
         code = codes[i]
-        if code < 0:
-            continue
-        begin, end = np.int64(offsets[places[i]]), np.int64(offsets[places[i] + 1])
-        if first[code, 0] >= 0:
+        if code >= 0 and first[code, 0] >= 0:
+            begin, end = np.int64(offsets[places[i]]), np.int64(offsets[places[i] + 1])
             unlike += not _same(data, begin, end, first_data, first[code, 0], first[code, 1])
-        elif fresh:
-            first[code, 0], first[code, 1] = begin, end
     return unlike
