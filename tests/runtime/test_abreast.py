@@ -23,6 +23,7 @@ from nile.exact.plan.algebra import Join, Range, Scan
 from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.running import Running
 from nile.runtime import on_threads
 from nile.runtime.on_threads import Ahead, shared_out, worked_ahead
 
@@ -302,6 +303,24 @@ def test_small_batches_are_worked_on_where_they_are_pushed(monkeypatch: pytest.M
         counts = [db.subscribe(f"SELECT count(*) AS n FROM a WINDOW {n}", emit="changes") for n in (1, 2)]
         db.push("a", {"t": [1.0, 2.0, 3.0], "k": [1, 2, 3], "v": [0.0] * 3})
         assert all(each.poll() for each in counts)
+
+
+def test_whether_a_plan_stands_alone_is_asked_once_however_many_read_it(
+    monkeypatch: pytest.MonkeyPatch, eager: list[int]
+) -> None:
+    asked: list[Any] = []
+    alone = Running.stands_alone.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(Running, "stands_alone", property(lambda self: asked.append(self) or alone(self)))
+    with nile.connect(threads=2) as db:
+        db.stream("a", SCHEMA, time="t")
+        texts = [f"SELECT k, count(*) AS n FROM a GROUP BY k WINDOW {2 + (n == 7)}" for n in range(20)]
+        boards = [db.subscribe(text, emit="changes") for text in texts]
+        db.push("a", {"t": [1.0, 2.0, 3.0], "k": [1, 2, 3], "v": [0.0] * 3})
+        assert len(asked) == len({id(plan) for plan in asked}) == 2
+        assert len(eager) == 1
+        told = [[batch.to_pylist() for batch in each.poll()] for each in boards]
+    assert told[0]
+    assert all(each == told[0] for n, each in enumerate(told) if n != 7)
 
 
 def test_work_is_shared_out_evenly_and_never_worse_than_four_thirds_of_the_best() -> None:

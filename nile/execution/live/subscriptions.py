@@ -228,13 +228,15 @@ class Subscriptions:
         """
         plans: dict[int, tuple[Running, int | None]] = {}
         for one in units:
-            if type(one) is ExactSubscription and not one.paused and not one.closed and one.plan.stands_alone:
-                plans.setdefault(id(one.plan), (one.plan, one.reached))
+            if type(one) is ExactSubscription and id(one.plan) not in plans and not one.paused and not one.closed:
+                plans[id(one.plan)] = one.plan, one.reached
         if len(plans) < 2:
             return []
-        works = [(plan.ahead, [plan.arrival_formed(name, batch, at)]) for plan, at in plans.values()]
-        worked_ahead(works, self._threads)
-        return [plan for plan, _ in plans.values()]
+        alone = [(plan, at) for plan, at in plans.values() if plan.stands_alone]
+        if len(alone) < 2:
+            return []
+        worked_ahead([(plan.ahead, [plan.arrival_formed(name, batch, at)]) for plan, at in alone], self._threads)
+        return [plan for plan, _ in alone]
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
         """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""
