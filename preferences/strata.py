@@ -24,8 +24,12 @@ Array = np.ndarray[Any, Any]
 SLOTS = 4096
 """Parts of the key space that strata are told apart by: a byte each, which stays in the nearest cache."""
 
+FIRM = 2.0
+"""See `Strata.firm`."""
+
 _LEAST = 1e-4
 _SCARCE = 0.2  # sampled tuples that a listed key is believed to have where none was seen
+_NEXT_TO_NONE = 1e-3
 _KNOWN = 0.85  # of the tuples and pairs, the most that listed keys are believed to have
 _MISSED = 2.0  # a key of more tuples than so many sampled ones stand for would be listed
 _STEPS, _ROOTS = 24, 12
@@ -47,7 +51,11 @@ class Sizes(NamedTuple):
 
 class Strata(NamedTuple):
     """The rates of each stratum in each segment, all float64 [s, k] in (0, 1].  cost: float64 [s], what a segment is
-    expected to spend; taking: float64 [s], the part of it that takes tuples in."""
+    expected to spend; taking: float64 [s], the part of it that takes tuples in.
+
+    firm: bool [s, k, 2], the streams of a stratum whose tuples all come in, and would still were there but 1 / FIRM of
+    the budget, as where they are few and their partners many; held: float64 [s], the part of `taking` for them.
+    """
 
     level: Array
     left: Array
@@ -55,6 +63,8 @@ class Strata(NamedTuple):
     rate: Array
     cost: Array
     taking: Array
+    firm: Array
+    held: Array
 
 
 def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: bool, spared: float) -> Strata:
@@ -62,7 +72,8 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: 
 
     With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
     variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.  Coins in
-    blocks leave of it, at level 1, what falls by the square of y alone.
+    blocks leave of it, at level 1, what falls by the square of y alone.  Where one side has fewer than y, these all
+    come in, and of the m of the other side so many that N m / y, what is left of it, is worth their cost.
 
     spared: what keys that are not listed get at least, for being taken in and again for being drawn.  Totals hardly
     need them where few keys have nearly all pairs, but a histogram by key has most of its error there.
@@ -73,18 +84,23 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: 
         spread = np.maximum(1.0, left * right / pairs)
         kept = np.sqrt(spread)
 
-        def thinned(kept: Array) -> tuple[Array, Array, Array, Array]:
-            of_left, of_right = np.minimum(1.0, kept / left), np.minimum(1.0, kept / right)
+        def thinned(kept: Array, many: Array) -> tuple[Array, Array, Array, Array]:
+            of_left = np.minimum(1.0, np.where(left > right, many, kept) / left)
+            of_right = np.minimum(1.0, np.where(left > right, kept, many) / right)
             missed, gone = 1.0 / of_left - 1.0, 1.0 / of_right - 1.0
             varies = 1.0 + missed / left + gone / right + missed * gone / pairs
             return of_left, of_right, varies, taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
 
-        _, _, varies, cost = thinned(kept)
+        _, _, varies, cost = thinned(kept, kept)
         level = np.minimum(1.0, pairs * np.sqrt(_WHOLE_KEYS * varies * worth / cost))
         more = _cube_root(pairs * pairs * spread * worth / taking)
         if not blocks:
             more = np.maximum(pairs * np.sqrt(worth / taking), more)
-        of_left, of_right, _, cost = thinned(np.where(level < 1.0, kept, np.maximum(kept, more)))
+        kept = np.where(level < 1.0, kept, np.maximum(kept, more))
+        many = np.sqrt(pairs * np.maximum(left, right) * worth / taking)
+        many = np.where((level < 1.0) | (kept < np.minimum(left, right)), kept, np.maximum(kept, many))
+        of_left, of_right, _, cost = thinned(kept, many)
+        firm = np.stack([kept >= FIRM * left, kept >= FIRM * right], axis=2)
     level = np.maximum(level, _LEAST)
     least = min(1.0, spared / max(1e-9, taking * float((keys[:, :1, None] * loads[:, :1]).sum())))
     level[:, 0] = np.maximum(level[:, 0], np.minimum(1.0, least / np.minimum(of_left[:, 0], of_right[:, 0])))
@@ -98,9 +114,10 @@ def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: 
     none = keys <= 0.0
     in_all = np.where(none, 0.0, keys * level * cost).sum(axis=1)
     drawn = np.where(none, 0.0, keys * emitting * pairs * came * rate).sum(axis=1)
+    held = taking * np.where(none[:, :, None] | ~firm, 0.0, (keys * level)[:, :, None] * loads).sum(axis=(1, 2))
     rates = (np.where(none, 1.0, part) for part in (level, of_left, of_right, rate))
     level, of_left, of_right, rate = rates
-    return Strata(level, of_left, of_right, rate, in_all + drawn, in_all)
+    return Strata(level, of_left, of_right, rate, in_all + drawn, in_all, firm, held)
 
 
 def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float, *, blocks: bool = False) -> Strata:
@@ -137,12 +154,17 @@ def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Arra
 
     Keys that are not listed are taken to be as unlike as pairs say that keys are: of a left tuple the key has as many
     right ones as there are pairs, and of a pair, were sizes log-normal, more by the same ratio again.  What pairs their
-    tuples cannot make at that size, listed keys have.
+    tuples cannot make at that size, listed keys have.  Where these would have more than there are, they have fewer
+    tuples in the stream of which the sample saw none, whose number is but a guess.
     """
     n = np.maximum(counts, _SCARCE) * stands[:, None, None]
     n *= np.minimum(1.0, _KNOWN * tuples / np.maximum(n.sum(axis=1), 1e-9))[:, None, :]
     joined = n[:, :, 0] * n[:, :, 1] * closeness[:, None]
-    joined *= np.minimum(1.0, _KNOWN * pairs / np.maximum(joined.sum(axis=1), 1e-9))[:, None]
+    small = np.minimum(1.0, _KNOWN * pairs / np.maximum(joined.sum(axis=1), 1e-9))[:, None]
+    joined *= small
+    guessed = counts <= _SCARCE
+    n *= np.where(guessed & ~guessed[:, :, ::-1], small[:, :, None], 1.0)
+    n = np.maximum(n, _NEXT_TO_NONE)
     rest = np.maximum(tuples - n.sum(axis=1), 1.0)
     left_over = np.maximum(pairs - joined.sum(axis=1), 1e-3)
     others = np.maximum(1.0, np.minimum(keys - counts.shape[1], rest.sum(axis=1)))
@@ -162,8 +184,8 @@ def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Arra
 
     return Sizes(
         keys=beside(like, np.ones(joined.shape)),
-        left=beside(np.maximum(size[:, 0], 1e-3), n[:, :, 0]),
-        right=beside(np.maximum(size[:, 1], 1e-3), n[:, :, 1]),
+        left=beside(np.maximum(size[:, 0], _NEXT_TO_NONE), n[:, :, 0]),
+        right=beside(np.maximum(size[:, 1], _NEXT_TO_NONE), n[:, :, 1]),
         pairs=beside(made, np.maximum(joined, 1e-6)),
         loads=np.concatenate([(rest / like[:, None])[:, None, :], n], axis=1),
     )

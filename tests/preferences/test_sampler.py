@@ -17,7 +17,7 @@ from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.budget import Budget
 from nile.preferences.phases import cells_of, two_phases
-from nile.preferences.strata import SLOTS, Sizes, best_strata
+from nile.preferences.strata import SLOTS, Sizes, best_strata, sizes_of
 from nile.report.metrics import Obtained, score
 from nile.report.truth import exact_pairs
 from nile.summaries.costs import ENGINE
@@ -136,6 +136,45 @@ def test_rates_spend_the_budget_and_thin_heavy_keys_rather_than_drop_them() -> N
         assert found.left[0, 0] == 1.0
     whole = best_strata(sizes, 1e9, 12.0, 10.0)
     assert all((rates == 1.0).all() for rates in (whole.level, whole.left, whole.right, whole.rate))
+
+
+def test_the_few_partners_of_a_heavy_key_all_come_in_and_its_many_tuples_are_thinned() -> None:
+    sizes = Sizes(
+        keys=np.array([[300.0, 1.0]]),
+        left=np.array([[2.0, 1_000.0]]),
+        right=np.array([[2.0, 3.0]]),
+        pairs=np.array([[2.0, 1_500.0]]),
+        loads=np.array([[[2.0, 2.0], [1_000.0, 3.0]]]),
+    )
+    found = best_strata(sizes, 8_000.0, 12.0, 10.0, blocks=True)
+    assert found.firm[0, 1].tolist() == [False, True]
+    assert found.right[0, 1] == 1.0
+    assert found.left[0, 1] < 0.5
+    firm = np.where(found.firm, (sizes.keys * found.level)[:, :, None] * sizes.loads, 0.0)
+    assert found.held[0] == pytest.approx(12.0 * firm.sum())
+    assert 36.0 <= found.held[0] < found.taking[0]
+
+
+def test_listed_keys_that_would_have_more_pairs_than_there_are_have_fewer_tuples_where_a_sample_saw_none() -> None:
+    counts = np.array([[[50.0, 0.0], [20.0, 20.0]]])
+    sizes = sizes_of(np.array([2e5]), np.array([[9_000.0, 3_000.0]]), 800, counts, np.array([40.0]), np.ones(1))
+    left, right = sizes.left[0, 1:], sizes.right[0, 1:]
+    assert left.tolist() == [2_000.0, 800.0]
+    assert right[1] == 800.0
+    small = 0.85 * 2e5 / (2_000.0 * 8.0 + 800.0 * 800.0)
+    assert right[0] == pytest.approx(8.0 * small)
+
+
+@pytest.mark.parametrize("name", ["lopsided", "unique on one side"])
+def test_what_is_left_to_spend_thins_no_tuple_that_many_pairs_hang_on(name: str) -> None:
+    joined = made(name, 4_000, 1)
+    found = []
+    for seed in range(8):
+        answer = JoinAnswer(joined, planned(joined, 0.5, seed), key="key")
+        told = answer.estimate
+        assert told.low <= joined.pairs <= told.high < 1.2 * joined.pairs
+        found.append(told.value / joined.pairs)
+    assert float(np.sqrt(np.mean((np.array(found) - 1.0) ** 2))) < 0.02
 
 
 def _evenly(keys: int, tuples: float, pairs: float) -> Sizes:
@@ -272,9 +311,11 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
             parts = p.to_come.shape[0] - 1
             at = arrival * parts / n
             part = min(int(at), parts - 1)
-            to_come = float(p.to_come[part] + (at - part) * (p.to_come[part + 1] - p.to_come[part]))
-            left = credit + whole - granted - emit * (expected - drawn) - owed - (insert + bounds)
-            factor = 1.0 if to_come <= 0.0 else max(1 / 64, min(2.0, left / to_come))
+            to_come, held = (float(x[part] + (at - part) * (x[part + 1] - x[part])) for x in (p.to_come, p.held))
+            left = credit + whole - granted - emit * (expected - drawn) - owed - insert - bounds
+            moving = max(1e-9, to_come - held)
+            wanted = (left - held) / moving if left >= held + moving / 2.0 else left / (moving + 2.0 * held)
+            factor = 1.0 if to_come <= 0.0 else max(1 / 64, min(2.0, wanted))
             rate = min(1.0, factor * float((p.right if side else p.left)[segment, stratum]))
             tuples = (credit + whole - granted - emit * (expected - drawn) - owed) / (insert + bounds)
             came = _came(blocks, (side, stratum), segment, rate, tuples, 2 * ordinal + side, salt)
@@ -340,7 +381,7 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
 @pytest.mark.parametrize("budget", [0.03, 0.2, 0.7])
 @pytest.mark.parametrize("name", ["few keys", "zipf 1", "null keys"])
 def test_the_kernel_equals_its_twin_bit_by_bit(name: str, budget: float) -> None:
-    joined = made(name, 600 if budget != 0.2 else 2_500)
+    joined = made(name, {0.03: 600, 0.2: 2_500, 0.7: 900}[budget])
     plan = planned(joined, budget, seed=3)
     twin = _twin(PromisingJoin(plan, joined.input(ENGINE, ranges=False)))
     join = PromisingJoin(plan, joined.input(ENGINE, ranges=False), batch_rows=97)

@@ -67,7 +67,7 @@ def _factors(arrival: int, arrivals: int, st: State, p: Sampling) -> tuple[float
     The first: so that as much stays over as what comes may differ by from what was planned; the second: just so.
     """
     price = _price(st, p)
-    planned = price / (price + (1.0 - p.books[RECORDS]) * st.prices[js.P_EMIT]) * to_come(arrival, arrivals, p)
+    planned = price / (price + (1.0 - p.books[RECORDS]) * st.prices[js.P_EMIT]) * to_come(arrival, arrivals, p.to_come)
     back = _KEPT_BACK * (price + p.real[ASKING])
     unspent = st.real[js.CREDIT] + p.real[TOTAL] - st.real[js.GRANTED]
     left = unspent + p.books[PAID] - p.books[FORESEEN] - back
@@ -83,7 +83,7 @@ def begin(arrival: int, arrivals: int, st: State, p: Sampling) -> None:
     p.books[FORESEEN] = 0.0
     p.books[PAID] = 0.0
     p.books[RECORDS] = max(1.0, p.books[LATELY])
-    few = to_come(arrival, arrivals, p) < _FEW * _price(st, p)
+    few = to_come(arrival, arrivals, p.to_come) < _FEW * _price(st, p)
     p.books[ANEW] = np.float64(arrivals) if few else np.float64(arrival + (arrivals - arrival + 1) // 2)
 
 

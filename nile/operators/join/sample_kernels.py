@@ -61,6 +61,7 @@ from nile.preferences.arrival_kernels import (
     window_ranks,
 )
 from nile.preferences.state import Output, State
+from nile.preferences.strata import FIRM
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.summaries.kernels import U8, inlined, kernel, part
@@ -68,6 +69,7 @@ from nile.summaries.kernels import U8, inlined, kernel, part
 Array = np.ndarray[Any, Any]
 _MOST = 2.0  # of the factor
 _LEAST = 1.0 / 64.0
+_NEXT_TO_NOTHING = 1e-9
 _ONE_BLOCK = 0.25  # of the tuples that what is left pays for, the most that one block may let in
 _ONE_ENTRY = 0.5  # of all that is left to spend, the most that the pairs of one tuple may take
 _GOLDEN = 0.6180339887498949
@@ -84,12 +86,18 @@ def _left(st: State, p: Sampling) -> float:
 
 @part
 def _factor(arrival: int, arrivals: int, st: State, p: Sampling) -> float:
-    """By how much rates move: what is left to spend over what was planned to be spent from here on."""
-    planned = to_come(arrival, arrivals, p)
+    """By how much rates move: what is left to spend over what was planned to be spent from here on.
+
+    Tuples that are held to come in do not move, unless what is left is but half of what rates that move would take.
+    """
+    planned = to_come(arrival, arrivals, p.to_come)
     if planned <= 0.0:
         return 1.0
-    taking = st.prices[js.P_INSERT] + st.real[js.BOUNDS]
-    return max(_LEAST, min(_MOST, (_left(st, p) - taking) / planned))  # type: ignore[no-any-return]
+    held = to_come(arrival, arrivals, p.held)
+    left = _left(st, p) - st.prices[js.P_INSERT] - st.real[js.BOUNDS]
+    moving = max(_NEXT_TO_NOTHING, planned - held)
+    factor = (left - held) / moving if left >= held + moving / FIRM else left / (moving + FIRM * held)
+    return max(_LEAST, min(_MOST, factor))  # type: ignore[no-any-return]
 
 
 @inlined

@@ -24,7 +24,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.join.cells import cells_of_plan, set_off
 from nile.preferences import state as st
 from nile.preferences.phases import two_phases
-from nile.preferences.strata import SLOTS, Strata, best_strata, sizes_of
+from nile.preferences.strata import FIRM, SLOTS, Strata, best_strata, sizes_of
 from nile.pyramid.grid.arrays import Side
 from nile.summaries.countsketch import CountSketch
 from nile.summaries.lazy import lazy
@@ -138,7 +138,8 @@ class Sampler:
             phases = two_phases(sizes, strata, budget, taking, emitting, float(prices[st.P_SCAN]))
         strata = strata if phases is None else phases.strata
         drawing = strata.cost - strata.taking + (0.0 if phases is None else phases.handed)
-        to_come = _to_come(plan, data, begins, ends, strata.taking + price * sampled, drawing)
+        firm, held = strata.firm & (not ranges), strata.held * (not ranges)
+        to_come, held = _to_come(plan, data, begins, ends, strata.taking + price * sampled, drawing, held)
         if plan.budget.outputs is not None:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
             to_come[:] = 0.0
@@ -147,12 +148,13 @@ class Sampler:
             table[:, slots] = np.arange(1, slots.shape[0] + 1)
         self.sampling = sampling.Sampling(
             level=strata.level,
-            left=strata.left,
-            right=strata.right,
+            left=np.where(firm[:, :, 0], FIRM, strata.left),
+            right=np.where(firm[:, :, 1], FIRM, strata.right),
             rate=strata.rate,
             slot=table,
             ends=ends,
             to_come=to_come,
+            held=held,
             price=np.rint(price),
             every=every,
             changes=np.zeros((sampling.CHANGES if ranges else 0, 2), np.int64),
@@ -375,11 +377,16 @@ def _wary(strata: Strata, sampled: Array) -> Strata:
 def _drawn(strata: Strata, rate: float) -> Strata:
     """Everything comes in, and so many of the pairs are drawn."""
     one = np.ones_like(strata.rate)
-    return Strata(one, one, one, np.full_like(strata.rate, min(1.0, rate)), strata.cost, strata.taking)
+    return strata._replace(level=one, left=one, right=one, rate=np.full_like(strata.rate, min(1.0, rate)))
 
 
-def _to_come(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array, taking: Array, emitting: Array) -> Array:
-    """What is planned to be spent from each of BLOCKS + 1 places on: tuples come evenly, pairs where they are."""
+def _to_come(
+    plan: JoinPlan, data: JoinInput, begins: Array, ends: Array, taking: Array, emitting: Array, held: Array
+) -> tuple[Array, Array]:
+    """What is planned to be spent from each of BLOCKS + 1 places on: tuples come evenly, pairs where they are.
+
+    And what is held of it.  taking, emitting, held: float64 [s], of each segment.
+    """
     n = data.order.shape[0]
     places = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
     lengths = np.maximum(1, ends - begins)
@@ -388,5 +395,5 @@ def _to_come(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array, taking
     found = np.maximum(1e-9, np.add.reduceat(pairs, begins)) if n else np.ones(1)
     by_pair = pairs * np.repeat(emitting / found, ends - begins)
     reached = np.concatenate([[0.0], np.cumsum(by_tuple + by_pair)])
-    out: Array = reached[-1] - reached[places]
-    return out
+    kept = np.concatenate([[0.0], np.cumsum(held)])
+    return reached[-1] - reached[places], kept[-1] - np.interp(places, np.append(0, ends), kept)

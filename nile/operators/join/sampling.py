@@ -44,12 +44,13 @@ class Sampling(NamedTuple):
     """The plan and the place of a sampler: s segments of the input, k strata."""
 
     level: Array  # float64 [s, k]
-    left: Array  # float64 [s, k]
+    left: Array  # float64 [s, k], FIRM where tuples come in as long as a factor is not below 1 / FIRM
     right: Array  # float64 [s, k]
     rate: Array  # float64 [s, k]
     slot: Array  # uint8 [s, 4096]: the stratum of each part of the key space
     ends: Array  # int64 [s]: the arrival with which each segment ends
     to_come: Array  # float64 [b + 1]: what is planned to be spent from each of b parts of the input on
+    held: Array  # float64 [b + 1]: the part of it for tuples that come in whatever is left; ranges: 0
     price: Array  # float64 [s]: of looking at a sampled tuple
     every: Array  # int64 [s]: of so many arrivals one is sampled
     left_thinned: Array  # float64 [left tuples]: the probability of each that came in by its own coin
@@ -68,9 +69,9 @@ class Sampling(NamedTuple):
 
 
 @inlined
-def to_come(arrival: int, arrivals: int, p: Sampling) -> float:
-    """What is planned to be spent from an arrival on."""
-    parts = p.to_come.shape[0] - 1
+def to_come(arrival: int, arrivals: int, planned: Array) -> float:
+    """What is planned to be spent from an arrival on: `to_come`, or `held`."""
+    parts = planned.shape[0] - 1
     at = np.float64(arrival) * parts / np.float64(arrivals)
     part_of = min(np.int64(at), parts - 1)
-    return p.to_come[part_of] + (at - part_of) * (p.to_come[part_of + 1] - p.to_come[part_of])  # type: ignore[no-any-return]
+    return planned[part_of] + (at - part_of) * (planned[part_of + 1] - planned[part_of])  # type: ignore[no-any-return]
