@@ -15,6 +15,7 @@ _M1 = U8(0xBF58476D1CE4E5B9)
 _M2 = U8(0x94D049BB133111EB)
 _C1 = U8(0x87C37B91114253D5)
 _C2 = U8(0x4CF5AD432745937F)
+_ALL = U8(0xFFFFFFFFFFFFFFFF)
 _F1 = U8(0xFF51AFD7ED558CCD)
 _F2 = U8(0xC4CEB9FE1A85EC53)
 
@@ -38,8 +39,9 @@ def mix_all(values: Array, seed: Word, out: Array) -> None:
 @kernel
 def _word(data: Array, at: int) -> Word:
     word = U8(0)
+    begin = U8(at)  # an index that may be negative is looked at for that, byte by byte
     for j in range(8):
-        word |= U8(data[at + j]) << U8(8 * j)
+        word |= U8(data[begin + U8(j)]) << U8(8 * j)
     return word
 
 
@@ -75,10 +77,16 @@ def murmur(data: Array, begin: int, end: int, seed: Word) -> Word:
     rest = end - tail
     k1 = U8(0)
     k2 = U8(0)
-    for j in range(min(rest, 8)):
-        k1 |= U8(data[tail + j]) << U8(8 * j)
-    for j in range(8, rest):
-        k2 |= U8(data[tail + j]) << U8(8 * (j - 8))
+    if tail + 16 <= data.shape[0]:  # what follows may be read: by words, without a branch for each byte
+        if rest > 0:
+            k1 = _word(data, tail) & (_ALL >> U8(64 - 8 * min(rest, 8)))
+        if rest > 8:
+            k2 = _word(data, tail + 8) & (_ALL >> U8(128 - 8 * rest))
+    else:
+        for j in range(min(rest, 8)):
+            k1 |= U8(data[tail + j]) << U8(8 * j)
+        for j in range(8, rest):
+            k2 |= U8(data[tail + j]) << U8(8 * (j - 8))
     if rest > 8:
         h2 ^= _rotate(k2 * _C2, 33) * _C1
     if rest > 0:

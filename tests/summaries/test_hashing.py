@@ -83,14 +83,22 @@ def plain(column: pa.Array) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 0x7F4A7C15, 0xFFFFFFFF])
-def test_text_hashes_are_those_of_mmh3_at_every_length(seed: int) -> None:
-    data = np.random.default_rng(2).integers(0, 256, 65 * 65, dtype=np.uint8)
+@pytest.mark.parametrize("behind", [0, 1, 15, 16, 100])
+def test_text_hashes_are_those_of_mmh3_at_every_length_and_place(seed: int, behind: int) -> None:
+    data = np.random.default_rng(2).integers(0, 256, 65 * 32 + behind, dtype=np.uint8)
     offsets = np.concatenate([[0], np.cumsum(np.arange(65))]).astype(np.int64)
     out = np.empty(65, np.uint64)
     hash_kernels.murmur_all(data, offsets, np.uint64(seed), out)
     raw = data.tobytes()
     expected = [mmh3.hash64(raw[offsets[i] : offsets[i + 1]], seed, signed=False)[0] for i in range(65)]
     assert expected == out.tolist()
+    last = np.empty(65, np.uint64)  # each at the very end, but for what is behind it
+    ends = np.full(2, 65 * 32)
+    for length in range(65):
+        ends[0] = ends[1] - length
+        hash_kernels.murmur_all(data, ends, np.uint64(seed), last[length : length + 1])
+    expected = [mmh3.hash64(raw[65 * 32 - length : 65 * 32], seed, signed=False)[0] for length in range(65)]
+    assert expected == last.tolist()
 
 
 @law
