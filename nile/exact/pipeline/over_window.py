@@ -9,7 +9,7 @@ of them, or for tuples that are taken back.
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -233,24 +233,23 @@ class OverWindow(Grouping):
         gone = int(kernels.leaving(to + 1, *window))
         n = come + gone
         instants = [int(ts[each.start]) for each in pieces_of(come, threads)[1:]]
-        comes = [0, *(int(ts.searchsorted(at)) for at in instants), come]
-        leaves = [0, *(min(gone, int(kernels.leaving(at, *window))) for at in instants), gone]
+        cuts = [(int(ts.searchsorted(at)), min(gone, int(kernels.leaving(at, *window)))) for at in instants]
+        cuts = sorted({(0, 0), *cuts, (come, gone)})
         scratch = Scratch(n, line.encoder.width, self._width)
         at, began = scratch.space.roomy(n), scratch.space.roomy(n + 1)
-        nulls = [False] * threads
+        touch, pairs = scratch.tuples[2], scratch.pairs
+        nulls = [False] * (len(cuts) - 1)
 
-        def work(k: int) -> None:
+        def pass_by(k: int) -> None:
+            (comes, leaves), (come_end, leave_end) = cuts[k : k + 2]
             nulls[k] = kernels.pass_by(
-                comes[k], comes[k + 1], leaves[k], leaves[k + 1], self._window, ts, codes, words, line.until,
-                line.codes, line.words, line.nulls, line.first, line.held, at, scratch.tuples, scratch.signs,
-                scratch.taken,
+                comes, come_end, leaves, leave_end, self._window, ts, codes, words, line.until, line.codes, line.words,
+                line.nulls, line.first, line.held, at, scratch.tuples, scratch.signs, scratch.taken,
             )  # fmt: skip
 
-        together([partial(work, k) for k in range(threads)])
-        touch, pairs = scratch.tuples[2], scratch.pairs
-        cuts = sorted({a + b for a, b in zip(comes, leaves, strict=True)})
         of_pairs = [pairs[row] for row in (0, 1, 3, 4, 5)]
-        runs, held = self._numbered(cuts, at, scratch.tuples[1], scratch.tuples[0], began, touch, of_pairs)
+        places = [comes + leaves for comes, leaves in cuts]
+        runs, held = self._numbered(places, at, scratch.tuples[1], scratch.tuples[0], began, touch, of_pairs, pass_by)
         began[runs] = n
         scratch.runs = began[: runs + 1], touch[:runs]
         _, group, before, after, first, _ = (row[:held] for row in pairs)
@@ -328,12 +327,7 @@ class OverWindow(Grouping):
         """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
         pairs, (old, new, keyed, mask, asked) = scratch.pairs, given
         cuts = instants_cut(pairs[0, :held], pieces)
-        many = [0] * (len(cuts) - 1)
-
-        def count(k: int) -> None:
-            many[k] = kernels.rows_told(cuts[k], cuts[k + 1], pairs, old, new, keyed, asked)
-
-        together([partial(count, k) for k in range(len(many))])
+        many = [kernels.rows_told(*own, pairs, old, new, keyed, asked) for own in pairwise(cuts)]
         begins = [0, *accumulate(many)]
         n = begins[-1]
         out, signs = roomy(rows * n).reshape(rows, n), roomy(n, np.int8)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.state.arrow import Array, in_place, pa, pc
-from nile.exact.state.lent import lent
+from nile.exact.state.lent import lent, roomy
 from nile.exact.state.numbered import Values
 from nile.exact.state.types import plain
 
@@ -53,7 +53,8 @@ class Encoder:
         """int64 [n, width], row after row.  n: how many, where there may be no columns."""
         if n is None:
             n = len(columns[0]) if columns else 0
-        words = np.zeros((n, self.width), np.int64)
+        words = roomy(n * self.width).reshape(n, self.width)  # of large zeros the system would clear the pages
+        words[:] = 0
         if n and len(columns) == 1 and self._direct[0] and not columns[0].null_count:
             numbers = columns[0].to_numpy(zero_copy_only=False)
             if numbers.dtype == np.int64 or (self.exact and numbers.dtype == np.float64):

@@ -69,15 +69,7 @@ class Summed(Linear):
             self._special, self._now = grown(self._special, room), grown(self._now, room)
 
         if touches.shared is not None:
-            spans: list[tuple[int, int]] = []
-
-            def span(part: int, mask: int) -> None:
-                n = words.shape[0]
-                spans.append(summing.exponents(words[part * n // (mask + 1) : (part + 1) * n // (mask + 1)]))
-
-            touches.shared(span)
-            least, most = min(each[0] for each in spans), max(each[1] for each in spans)
-            self._digits, self._base = widened(self._digits, self._base, least, most)
+            self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
         while True:
             given = (
                 touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
