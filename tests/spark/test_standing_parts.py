@@ -13,7 +13,7 @@ from nile.execution.statement.builder import read_query
 from nile.spark.standing.carrying import Dealer, Opener, as_bytes, batches_of
 from nile.spark.standing.dealing import KEYS, Counts, Promises, _likely, _taken, parts_of
 from nile.spark.standing.keys import dealt_by
-from nile.spark.standing.partition import Asked, Fed, Partition, Worth, in_order
+from nile.spark.standing.partition import Asked, Fed, Partition, Told, Worth, in_order, told_of
 from nile.spark.standing.placing import places_of
 from nile.spark.standing.processor import Last
 from nile.summaries.costs import ENGINE
@@ -69,14 +69,15 @@ def in_parts(
     had: list[Partition] = []
     states: list[bytes | None] = [None] * query.parts
     told: list[pa.RecordBatch] = []
+    salt = Partition(query).salt
     for begin in range(0, 800, cut):
         dealt: list[dict[str, pa.Table]] = [{} for _ in range(query.parts)]
-        heard: list[list[tuple[int, Counts]]] = [[] for _ in range(query.parts)]
+        heard: list[list[tuple[int, Told]]] = [[] for _ in range(query.parts)]
         for number, fed in enumerate(query.streams):
             piece = TABLES[fed.name].slice(begin, cut)
             if seed is not None:
                 piece = piece.take(pa.array(np.random.default_rng(seed).permutation(piece.num_rows)))
-            dealer = Dealer(number, places_of(query.parts), "ts", fed.key, counts)
+            dealer = Dealer(number, places_of(query.parts), "ts", fed.key, counts, salt)
             for out in dealer.run(iter(piece.combine_chunks().to_batches())):
                 for row in out.to_pylist():
                     batches = list(batches_of(row["rows"]))
@@ -84,7 +85,7 @@ def in_parts(
                         dealt[row["part"]][fed.name] = pa.Table.from_batches(batches)
                     else:
                         assert row["stream"] == -1 - number
-                        heard[row["part"]].append((number, Counts.from_batch(batches[0])))
+                        heard[row["part"]].append((number, told_of(batches[0])))
         for number in range(query.parts):
             worker = workers[number] if goes_on else Last()
             part = worker.take("asked", query, number, states[number])

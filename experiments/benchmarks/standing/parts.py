@@ -23,9 +23,8 @@ from nile.execution.statement.builder import read_query
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.report.histograms import BINS, Histogram
 from nile.spark.standing.carrying import Dealer, batches_of
-from nile.spark.standing.dealing import Counts
 from nile.spark.standing.keys import dealt_by
-from nile.spark.standing.partition import Asked, Fed, Partition, Worth
+from nile.spark.standing.partition import Asked, Fed, Partition, Told, Worth, told_of
 from nile.spark.standing.placing import places_of
 from nile.spark.standing.processor import Last
 from nile.summaries.heavy import pa
@@ -92,21 +91,21 @@ def asked(text: str, tables: Tables, options: dict[str, Any], parts: int) -> Ask
     return Asked.from_json(Asked(text, options, fed, parts).as_json())
 
 
-def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[tuple[Tables, list[tuple[int, Counts]]]]]:
+def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[tuple[Tables, list[tuple[int, Told]]]]]:
     """Of each micro-batch what every part is told: tuples by stream, and counts."""
-    places = places_of(query.parts)
+    places, salt = places_of(query.parts), Partition(query).salt
     for begin in range(0, next(iter(tables.values())).num_rows, batch):
-        told: list[tuple[Tables, list[tuple[int, Counts]]]] = [({}, []) for _ in range(query.parts)]
+        told: list[tuple[Tables, list[tuple[int, Told]]]] = [({}, []) for _ in range(query.parts)]
         for number, fed in enumerate(query.streams):
             piece = tables[fed.name].slice(begin, batch).combine_chunks()
-            for out in Dealer(number, places, "t", fed.key, True).run(iter(piece.to_batches())):
+            for out in Dealer(number, places, "t", fed.key, True, salt).run(iter(piece.to_batches())):
                 for row in out.to_pylist():
                     batches = list(batches_of(row["rows"]))
                     mine, counts = told[row["part"]]
                     if row["stream"] == number:
                         mine[fed.name] = pa.Table.from_batches(batches)
                     else:
-                        counts.append((number, Counts.from_batch(batches[0])))
+                        counts.append((number, told_of(batches[0])))
         yield told
 
 

@@ -13,7 +13,7 @@ budget; the paper's engine has no budget but the time between two arrivals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,18 @@ class LiveJoin:
         """Pairs found so far."""
         self.dealt = 1.0
         """What its grants are multiplied by from here on: its part of a budget that several of its kind share."""
+
+    def deal_sample(self, matches: float, share: Callable[[float], float]) -> None:
+        """Multiply what is granted from here on by a share of the level that keys are taken in at.
+
+        matches: what a tuple is expected to have, before any has come.  Only where rates follow grants.
+        """
+        follower = self.follower
+        if follower is not None:
+            if not self.arrivals:
+                follower.expect(self.state, matches)
+            self.dealt = share(follower.level(self.state))
+            follower.dealt(self.dealt)
 
     @property
     def state(self) -> st.State:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.join.sample_kernels import draw, emit, join
-from nile.operators.join.sampling import DRAWN, EXPECTED, Sampling
+from nile.operators.join.sampling import DEALT, DRAWN, EXPECTED, Sampling
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import held_at, passed, take_arrival, unit
 from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, meet, rates, thinning_of
@@ -28,16 +28,23 @@ def _rates(st: State) -> tuple[float, float, float]:
     return rates(st.prices[js.P_INSERT] + st.real[js.BOUNDS], 1, thinning_of(st), st)
 
 
+@kernel
+def level_of(st: State) -> float:
+    """The level of key hashes that the next tuple is given."""
+    return _rates(st)[0]
+
+
 @part
-def _arrive(own: Side, side: int, st: State, grant: Array) -> None:
+def _arrive(own: Side, side: int, st: State, p: Sampling, grant: Array) -> None:
     """The next tuple has arrived: it grants, and is given its level."""
     w = st.whole
     real = st.real
     at = w[js.ARRIVED] - w[js.ARRIVALS_GONE]
     take_arrival(st, grant, False)
-    learn(grant[at], st)
+    undealt = grant[at] / p.real[DEALT]
+    learn(undealt, st)
     held = held_at(own, w[js.ARRIVED_BY_SIDE + side])
-    meet(own.code[held], own.ts[held], grant[at], st.shed_at, st)
+    meet(own.code[held], own.ts[held], undealt, st.shed_at, st)
     place = w[js.ARRIVED_BY_SIDE + side] - w[js.ADMISSIONS_GONE + side]
     w[js.ARRIVED_BY_SIDE + side] += 1
     real[js.ADMISSION] = _rates(st)[0]
@@ -103,6 +110,6 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
         if w[js.ARRIVED] == end:
             return js.DONE
         if order[w[js.ARRIVED] - w[js.ARRIVALS_GONE]] == 0:
-            _arrive(left, 0, st, grant)
+            _arrive(left, 0, st, p, grant)
         else:
-            _arrive(right, 1, st, grant)
+            _arrive(right, 1, st, p, grant)

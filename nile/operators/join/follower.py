@@ -88,6 +88,20 @@ class Follower:
         phase = float(np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4])).random())
         self.sampling.real[:] = phase, phase, 0.0, 1.0, 0.0, 1.0, 0.0
 
+    def expect(self, state: st.State, matches: float) -> None:
+        """So many matches are expected of a tuple, before any has come."""
+        prices = state.prices
+        exact = prices[st.P_INSERT] + prices[st.P_LOOKUP] + matches * prices[st.P_EMIT]
+        expect(state, 1, float(state.real[st.FRACTION] * exact))
+
+    def level(self, state: st.State) -> float:
+        """The level of key hashes that the next tuple is given."""
+        return float(follow_kernels.level_of(state))
+
+    def dealt(self, share: float) -> None:
+        """Grants that come are multiplied by so much, of which rates know nothing."""
+        self.sampling.real[sampling.DEALT] = share
+
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
         """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""
         return int(follow_kernels.follow(left, right, order, grant, end, state, self.sampling, out))

@@ -11,6 +11,7 @@ import numpy as np
 from nile.base.times import event_times
 from nile.spark.settling import settle_worker
 from nile.spark.standing.dealing import Counts, parts_of
+from nile.spark.standing.levels import Levels
 from nile.summaries.hashing import hash_keys
 from nile.summaries.heavy import pa
 
@@ -26,7 +27,7 @@ class Dealer:
     """A task over the rows of one stream: a row (part, its place, number of the stream, latest time, tuples) for each.
 
     places: of each part, as of `places_of`.  counts: whether every part is told, behind them, what the task has
-    counted: rows of the stream -1 - its number.
+    counted: rows of the stream -1 - its number; of keys, or where a salt is given of the levels that it gives them.
     """
 
     stream: int
@@ -34,6 +35,7 @@ class Dealer:
     time: str
     key: str
     counts: bool = False
+    salt: int | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`."""
@@ -64,8 +66,11 @@ class Dealer:
                 counted.append((hashes[there], times.ns[there]))
         if counted and sum(ts.shape[0] for _, ts in counted):
             hashes, ts = (np.concatenate(each) for each in zip(*counted, strict=True))
-            told = as_bytes([Counts.of(hashes, ts, count).batch()])
-            yield self._carried(list(range(count)), -1 - self.stream, [None] * count, [told] * count)
+            if self.salt is None:
+                told = [as_bytes([Counts.of(hashes, ts, count).batch()])] * count
+            else:
+                told = [as_bytes([each.batch()]) for each in Levels.of(hashes, ts, count, self.salt)]
+            yield self._carried(list(range(count)), -1 - self.stream, [None] * count, told)
         settle_worker()
 
     def _carried(self, parts: list[int], stream: int, at: list[int | None], rows: list[bytes]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.preferences.budget import Budget
 from nile.spark.standing.dealing import Counts, Promises
+from nile.spark.standing.levels import Levels, matches_of, share_of
 from nile.streams.accounting import Accounting
 from nile.summaries.envelope import Envelope, pack, unpack
 from nile.summaries.estimate import Estimate
@@ -30,8 +32,10 @@ from nile.summaries.hashing import PUBLIC
 from nile.summaries.heavy import pa, pc
 from nile.summaries.schemas import schema_from_json, schema_to_json
 
-__all__ = ["SHORTEST", "Asked", "Fed", "Partition", "Worth"]
+__all__ = ["SHORTEST", "Asked", "Fed", "Partition", "Told", "Worth", "told_of"]
 
+Told = Counts | Levels
+"""What tasks that deal tuples out counted of them."""
 _KIND = "part of a standing query"
 SHORTEST = "1 ns"
 """What streams of a part keep for later queries: there are none."""
@@ -177,6 +181,7 @@ class Partition:
         before = None if held is None else content(_part(held, "query"))
         self.standing: Subscription = self._live.subscribe(query, Options.of(dict(asked.options)), None, state=before)
         self._number = number
+        self._several = asked.parts > 1
         self._promises = _promises(self.standing, asked)
         if self._promises is not None and held is not None:
             told = _part(held, "promises")
@@ -184,8 +189,14 @@ class Partition:
 
     @property
     def is_dealt(self) -> bool:
-        """Whether its budget is dealt out among the parts by what keys promise."""
-        return self._promises is not None
+        """Whether its budget is dealt out among the parts by what tasks count."""
+        return self._promises is not None or self.salt is not None
+
+    @property
+    def salt(self) -> int | None:
+        """What tells the level of each key, of a sample whose parts share a budget by it; None: of another query."""
+        shares = self._several and isinstance(self.standing, ApproximateSubscription)
+        return self.standing.salt if shares else None  # type: ignore[attr-defined]
 
     @property
     def schema(self) -> pa.Schema:
@@ -193,7 +204,7 @@ class Partition:
         return self.standing.schema
 
     def take(
-        self, rows: Mapping[str, pa.Table], watermark: int, counts: Sequence[tuple[int, Counts]] = ()
+        self, rows: Mapping[str, pa.Table], watermark: int, counts: Sequence[tuple[int, Told]] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a micro-batch by stream, and how far all streams have come (ns); yields what that leads to.
 
@@ -204,9 +215,13 @@ class Partition:
         """
         if self._promises is not None:
             assert isinstance(self.standing, ApproximateSubscription)
-            self._promises.tell(counts)
+            self._promises.tell([(stream, each) for stream, each in counts if isinstance(each, Counts)])
             shares = self._promises.shares(self.standing.plan.fraction)
             self.standing.deal(float(shares[self._number]))
+        elif levels := [(stream, each) for stream, each in counts if isinstance(each, Levels)]:
+            assert isinstance(self.standing, ApproximateSubscription)
+            window = self.standing.plan.window
+            self.standing.deal_sample(matches_of(levels, window), partial(share_of, levels))
         for name, table in rows.items():
             if table.num_rows:
                 self._live.push(name, in_order(table, self._fed[name].time))
@@ -243,6 +258,11 @@ def _promises(standing: Subscription, asked: Asked) -> Promises | None:
     if plan.preference != "desc" or plan.fraction >= 1.0 or plan.window is None:
         return None
     return Promises(asked.parts, plan.window, plan.costs)
+
+
+def told_of(batch: pa.RecordBatch) -> Told:
+    """What a task counted, from what its `batch` gave."""
+    return Counts.from_batch(batch) if "hashes" in batch.schema.names else Levels.from_batch(batch)
 
 
 def in_order(rows: pa.Table, time: str) -> pa.Table:

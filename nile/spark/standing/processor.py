@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nile.spark.settling import settle_worker
 from nile.spark.standing.carrying import as_bytes, batches_of
-from nile.spark.standing.dealing import Counts
-from nile.spark.standing.partition import Asked, Partition
+from nile.spark.standing.partition import Asked, Partition, Told, told_of
 from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Parts:
                 else:
                     came.setdefault(self._plan.streams[int(stream)].name, []).extend(batches_of(data))
         tables = {name: pa.Table.from_batches(batches) for name, batches in sorted(came.items())}
-        counts = [(stream, Counts.from_batch(next(batches_of(data)))) for stream, data in sorted(counted)]
+        counts = [(stream, told_of(next(batches_of(data)))) for stream, data in sorted(counted)]
         yield from self._go_on(int(key[0]), tables, timerValues, counts)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
@@ -94,7 +93,7 @@ class Parts:
         """After a task."""
 
     def _go_on(
-        self, number: int, tables: dict[str, pa.Table], timers: Any, counts: list[tuple[int, Counts]]
+        self, number: int, tables: dict[str, pa.Table], timers: Any, counts: list[tuple[int, Told]]
     ) -> Iterator[pd.DataFrame]:
         import pandas
 

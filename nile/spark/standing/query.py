@@ -76,7 +76,7 @@ def stream_query(
         for number, fed in enumerate(asked.streams):
             source = sources[fed.name]
             lateness = -(-parse_duration(source.lateness, where=f"stream '{fed.name}', lateness") // 1_000)
-            dealer = Dealer(number, places, fed.time, fed.key, probe.is_dealt)
+            dealer = Dealer(number, places, fed.time, fed.key, probe.is_dealt, probe.salt)
             one = source.frame.select(*(f"`{name}`" for name in fed.schema.names)).mapInArrow(dealer.run, CARRIED)
             # Without its time the row is not Spark's to drop: late tuples are told by their stream.
             one = one.withWatermark("at", f"{lateness} microseconds").select("part", "place", "stream", "rows")

@@ -22,6 +22,7 @@ from nile.operators.drive.live import LiveRun
 from nile.operators.drive.live_join import LiveJoin
 from nile.operators.drive.live_multiway import LiveMultiway
 from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.state import SALT
 from nile.sql.plan import Query, leaves_of
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
@@ -209,6 +210,21 @@ class ApproximateSubscription(Subscription):
         with self._lock:
             if isinstance(self._join, LiveJoin):
                 self._join.dealt = share
+
+    @property
+    def salt(self) -> int | None:
+        """What tells the level of each key below which a sample of two streams takes it in; None: there is no such."""
+        join = self._join
+        return int(join.state.setting[SALT]) if isinstance(join, LiveJoin) and join.follower is not None else None
+
+    def deal_sample(self, matches: float, share: Callable[[float], float]) -> None:
+        """`deal` of a sample, of a level as it is now; its rates go on as if nothing were dealt.
+
+        matches: what a tuple is expected to have, before any has come.
+        """
+        with self._lock:
+            if isinstance(self._join, LiveJoin):
+                self._join.deal_sample(matches, share)
 
     def check_budget(self, fraction: float) -> tuple[LiveJoin, float]:
         """That so much of the exact cost can be granted from here on; (the join, what was asked at first).
