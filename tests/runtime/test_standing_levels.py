@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.experiments.benchmarks.standing.parts import asked, in_parts, one, streams
+from nile.experiments.benchmarks.standing.parts import asked, histogram_errors, in_parts, one, streams
 from nile.preferences.arrival_kernels import unit
 from nile.spark.standing.dealing import parts_of
 from nile.spark.standing.level_kernels import AN_OCTAVE, OCTAVES, classes_of
-from nile.spark.standing.levels import Levels, matches_of, share_of
+from nile.spark.standing.levels import Levels, matches_of, shares_of
 from nile.spark.standing.partition import Partition, told_of
+from nile.summaries.costs import ENGINE
 from nile.summaries.hashing import hash_keys
 from nile.summaries.kernels import kernel
 
@@ -64,7 +65,9 @@ def test_shares_are_those_of_the_tuples_below_the_level_and_one_on_average(level
     hashes, number = hashed(np.concatenate(keys))
     part = parts_of(hashes, PARTS)
     tuples = np.bincount(part, minlength=PARTS)
-    shares = np.array([share_of(each, level) for each in heard])
+    alike = (10_000.0, 0.0), (2_500.0, 0.0)
+    shares, means = np.array([shares_of(each, alike, ENGINE, level, 0.5, 0.5) for each in heard]).T
+    assert means == pytest.approx(1.0)
     assert (shares * tuples).sum() == pytest.approx(tuples.sum())
     below = np.bincount(part[number < level], minlength=PARTS)
     exact = below / tuples * tuples.sum() / max(1, below.sum())
@@ -84,7 +87,8 @@ def test_counts_come_back_from_their_batch() -> None:
 @pytest.mark.parametrize(("keys", "exponent"), [(2_000, 0.0), (300, 1.0)])
 def test_matches_are_expected_without_bias(keys: int, exponent: float) -> None:
     window, span = 10**9, 8 * 10**9
-    off = []
+    off: list[float] = []
+    of_parts: list[float] = []
     for seed in range(30):
         chance = np.random.default_rng(seed)
         weight = np.arange(1, keys + 1) ** -exponent
@@ -92,9 +96,29 @@ def test_matches_are_expected_without_bias(keys: int, exponent: float) -> None:
         counts = [np.bincount(each - 10**6 * seed, minlength=keys) for each in drawn]
         pairs = float((counts[0] * counts[1]).sum())
         exact = pairs * 2 * window / span / 3_000
-        off.append(matches_of(counted(drawn, span)[0], window) / exact - 1.0)
-    assert abs(np.mean(off)) < 4.0 * np.std(off) / math.sqrt(len(off)) + 1e-3
-    assert np.std(off) < 0.1
+        of_all, of_own = zip(*(matches_of(heard, window) for heard in counted(drawn, span)), strict=True)
+        assert of_all == (of_all[0],) * PARTS
+        assert sum(tuples for tuples, _ in of_own) == of_all[0][0] == 3_000
+        off.append(of_all[0][1] / exact - 1.0)
+        of_parts.append(sum(tuples * matches for tuples, matches in of_own) / 3_000 / exact - 1.0)
+    for each in (off, of_parts):
+        assert abs(np.mean(each)) < 4.0 * np.std(each) / math.sqrt(len(each)) + 1e-3
+        assert np.std(each) < 0.1
+
+
+@pytest.mark.parametrize(("kept", "drawn"), [(1.0, 1.0), (0.3, 1.0), (0.2, 0.4)])
+def test_parts_are_granted_what_their_tuples_cost_at_the_rates_of_all(kept: float, drawn: float) -> None:
+    keys = [np.random.default_rng(stream).zipf(1.5, 5_000) % 400 for stream in (1, 2)]
+    heard = counted(keys, 10**9)
+    met = [matches_of(each, 10**7) for each in heard]
+    shares, means = np.array([shares_of(h, m, ENGINE, 1.0, kept, drawn) for h, m in zip(heard, met, strict=True)]).T
+    tuples, matches = np.array([own for _, own in met]).T
+    taking = ENGINE.insert + ENGINE.lookup
+    exact, cost = taking + matches * ENGINE.emit, taking + kept * drawn * matches * ENGINE.emit
+    granted = (shares - 0.02) / 0.98 * exact
+    assert granted / cost == pytest.approx(granted[0] / cost[0])
+    assert (granted * tuples).sum() == pytest.approx((exact * tuples).sum(), rel=0.02)
+    assert means * exact == pytest.approx(means[0] * exact[0])
 
 
 def test_only_a_sample_in_several_parts_tells_a_salt() -> None:
@@ -104,6 +128,18 @@ def test_only_a_sample_in_several_parts_tells_a_salt() -> None:
     assert Partition(asked(TEXT, tables, budget, 1)).salt is None
     assert Partition(asked(TEXT.replace("weighted", "desc"), tables, budget, 3)).salt is None
     assert Partition(asked(TEXT, tables, {"budget": nile.Budget(fraction=1.0)}, 3)).salt is None
+
+
+def test_keys_of_all_parts_are_told_as_close_as_by_one_process() -> None:
+    """Over uneven keys: parts with rates of their own were off by 1.5 to 3 times as much."""
+    text = TEXT.replace("6 s", "10 s")
+    errors = np.zeros(2)
+    for seed in range(6):
+        tables = streams(1_000, 1.0, seed=seed)
+        exact = one(text.replace("WITH PREFERENCE weighted a.k ", ""), tables, None)
+        for at, found in enumerate((one(text, tables, 0.3), in_parts(text, tables, 0.3, PARTS)[0])):
+            errors[at] += histogram_errors(exact, found, 1_000, "10 s")[0]
+    assert errors[1] <= 1.3 * errors[0]
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.4])

@@ -80,8 +80,9 @@ class LiveJoin:
         self.dealt = 1.0
         """What its grants are multiplied by from here on: its part of a budget that several of its kind share."""
 
-    def deal_sample(self, matches: float, share: Callable[[float], float]) -> None:
-        """Multiply what is granted from here on by a share of the level that keys are taken in at.
+    def deal_sample(self, matches: float, share: Callable[[float, float, float], tuple[float, float]]) -> None:
+        """Multiply what is granted from here on by a share of the rates that tuples are taken in at, which go by so
+        many times the grants (share: both, of level, coin and rate of outputs).
 
         matches: what a tuple is expected to have, before any has come.  Only where rates follow grants.
         """
@@ -89,8 +90,8 @@ class LiveJoin:
         if follower is not None:
             if not self.arrivals:
                 follower.expect(self.state, matches)
-            self.dealt = share(follower.level(self.state))
-            follower.dealt(self.dealt)
+            self.dealt, alike = share(*follower.rates(self.state))
+            follower.dealt(self.dealt, alike)
 
     @property
     def state(self) -> st.State:

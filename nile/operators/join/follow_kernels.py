@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.join.sample_kernels import draw, emit, join
-from nile.operators.join.sampling import DEALT, DRAWN, EXPECTED, Sampling
+from nile.operators.join.sampling import ALIKE, DEALT, DRAWN, EXPECTED, Sampling
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import held_at, passed, take_arrival, unit
 from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, meet, rates, thinning_of
@@ -29,9 +29,9 @@ def _rates(st: State) -> tuple[float, float, float]:
 
 
 @kernel
-def level_of(st: State) -> float:
-    """The level of key hashes that the next tuple is given."""
-    return _rates(st)[0]
+def rates_of(st: State) -> tuple[float, float, float]:
+    """What the next tuple is given: level of key hashes, probability of its own coin, rate of its outputs."""
+    return _rates(st)
 
 
 @part
@@ -42,7 +42,7 @@ def _arrive(own: Side, side: int, st: State, p: Sampling, grant: Array) -> None:
     at = w[js.ARRIVED] - w[js.ARRIVALS_GONE]
     take_arrival(st, grant, False)
     undealt = grant[at] / p.real[DEALT]
-    learn(undealt, st)
+    learn(undealt * (1.0 + p.real[ALIKE]), st)
     held = held_at(own, w[js.ARRIVED_BY_SIDE + side])
     meet(own.code[held], own.ts[held], undealt, st.shed_at, st)
     place = w[js.ARRIVED_BY_SIDE + side] - w[js.ADMISSIONS_GONE + side]

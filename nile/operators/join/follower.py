@@ -94,13 +94,15 @@ class Follower:
         exact = prices[st.P_INSERT] + prices[st.P_LOOKUP] + matches * prices[st.P_EMIT]
         expect(state, 1, float(state.real[st.FRACTION] * exact))
 
-    def level(self, state: st.State) -> float:
-        """The level of key hashes that the next tuple is given."""
-        return float(follow_kernels.level_of(state))
+    def rates(self, state: st.State) -> tuple[float, float, float]:
+        """What the next tuple is given: level of key hashes, probability of its own coin, rate of its outputs."""
+        level, kept, drawn = follow_kernels.rates_of(state)
+        return float(level), float(kept), float(drawn)
 
-    def dealt(self, share: float) -> None:
-        """Grants that come are multiplied by so much, of which rates know nothing."""
+    def dealt(self, share: float, alike: float) -> None:
+        """Grants that come are multiplied by a share, of which rates know nothing: they go by `alike` times those."""
         self.sampling.real[sampling.DEALT] = share
+        self.sampling.real[sampling.ALIKE] = alike - 1.0
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
         """Run to arrival `end` or to where the kernel stopped; returns why (`nile.preferences.state`)."""

@@ -24,6 +24,7 @@ BLOCK_FIELDS = 4
 # factor of tuples' coins under ranges; draws expected of what has been passed; how far apart draws of an entry lie;
 # what asking a lent grid costs whether the other stream has a tuple's key at all, 0: it is not asked.
 AHEAD, WITHIN, TOTAL, STEP, EXPECTED, APART, ASKING = 0, 1, 2, 3, 4, 5, 6
+ALIKE = TOTAL  # of live streams: what all parts' tuples are granted on average over what those here are, less 1
 DEALT = STEP  # of live streams, which have no ranges: what grants were multiplied by, of which rates know nothing
 REAL_FIELDS = 7
 # `lines` under ranges, of a stream: what is left of the unit in progress, and whether its tuple is still to come (1).

@@ -1,11 +1,13 @@
 """How the parts of a `weighted` join share one budget: by which keys are in the sample.
 
+One process has one rate for all tuples, which follows the mean of what they are granted.  Parts that each followed
+their own would have rates that differ, and errors that do not cancel; so tasks that deal tuples out count pairs, all
+parts follow the mean of all, and a part is granted what its tuples cost at these rates.
 A sample of keys takes in those whose number, which the hash tells, lies below a level
 (`nile.preferences.follow_kernels`): as many as the level says, more or less by chance.  One process spends what some
-keys do not ask for on others; parts that had the same share of a budget each would leave it, or thin the tuples of too
-many keys.  So each task that deals tuples out counts them by the numbers of their keys, and a part is granted as much
-of what all are granted as it has of the tuples below the level.  The level itself follows what would be granted without
-that: so no coin has a say in it, and the mean of the weights stays right.
+keys do not ask for on others; parts would leave it, or thin the tuples of too many keys.  So tasks count tuples by the
+numbers of their keys, too, and a part is granted as much of what all are granted as it has of those below the level.
+The level itself follows what would be granted without that: so no coin has a say in it, and the mean stays right.
 Before the first tuple the same counts tell how many matches are to be expected, which one process has to guess.
 Source: Cochran, Sampling Techniques, 1977, chapter 9 (clusters); AMS, STOC 1996 (the size of a join, from counts).
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.spark.standing.dealing import parts_of
+from nile.summaries.costs import CostTable
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -27,26 +30,27 @@ if TYPE_CHECKING:
 else:
     level_kernels = lazy("nile.spark.standing.level_kernels")
 
-__all__ = ["Levels", "matches_of", "share_of"]
+__all__ = ["Levels", "matches_of", "shares_of", "span_of"]
 
 Array = np.ndarray[Any, Any]
 SLOTS = 1 << 10
 """Classes of hashes that pairs are counted by."""
 _EVEN = 0.02
 """Share of the budget that is dealt out evenly: a part without a key below the level needs a little if that rises."""
-_FIELDS = ("own", "every", "slots")
+_FIELDS = ("own", "every", "own_slots", "slots")
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
     """What a task counted of a stream, as one part is told.
 
-    own, every: float64 [classes], the tuples of the part and of all parts by the class of their key's number; slots:
-    float64 [SLOTS], all tuples by their key's hash; first, last: their times, ns.
+    own, every: float64 [classes], the tuples of the part and of all parts by the class of their key's number;
+    own_slots, slots: float64 [SLOTS], the same tuples by their key's hash; first, last: their times, ns.
     """
 
     own: Array
     every: Array
+    own_slots: Array
     slots: Array
     first: int
     last: int
@@ -59,8 +63,10 @@ class Levels:
         level_kernels.classes_of(hashes, salt, number)
         counts = np.bincount(parts_of(hashes, parts) * classes + number, minlength=parts * classes)
         table = counts.reshape(parts, classes).astype(float)
-        slots = np.bincount((hashes >> np.uint64(54)).astype(np.int64), minlength=SLOTS).astype(float)
-        return [cls(own, table.sum(axis=0), slots, int(ts.min()), int(ts.max())) for own in table]
+        part, slot = parts_of(hashes, parts), (hashes >> np.uint64(54)).astype(np.int64)
+        slots = np.bincount(part * SLOTS + slot, minlength=parts * SLOTS).reshape(parts, SLOTS).astype(float)
+        every, times = (table.sum(axis=0), slots.sum(axis=0)), (int(ts.min()), int(ts.max()))
+        return [cls(own, every[0], mine, every[1], *times) for own, mine in zip(table, slots, strict=True)]
 
     def batch(self) -> pa.RecordBatch:
         """For `from_batch`."""
@@ -71,36 +77,53 @@ class Levels:
     @classmethod
     def from_batch(cls, batch: pa.RecordBatch) -> Levels:
         """What `batch` gave."""
-        lists = [batch.column(at)[0].values.to_numpy(zero_copy_only=False) for at in range(3)]
-        first, last = (batch.column(at)[0].as_py() for at in (3, 4))
-        return cls(lists[0], lists[1], lists[2], first, last)
+        lists = [batch.column(at)[0].values.to_numpy(zero_copy_only=False) for at in range(4)]
+        first, last = (batch.column(at)[0].as_py() for at in (4, 5))
+        return cls(lists[0], lists[1], lists[2], lists[3], first, last)
 
 
-def share_of(counts: Sequence[tuple[int, Levels]], level: float) -> float:
-    """What a part's grant is multiplied by, by what all tasks counted of a micro-batch: (stream, counts) of each.
+def shares_of(
+    counts: Sequence[tuple[int, Levels]], met: tuple[tuple[float, float], tuple[float, float]], costs: CostTable,
+    level: float, kept: float, drawn: float,
+) -> tuple[float, float]:  # fmt: skip
+    """What a part's grant is multiplied by, and what the mean grant of all parts' tuples is of that of its own.
 
-    Law: over all parts of one level, each as often as it has tuples, the mean is 1.
+    counts: of all tasks of a micro-batch, by stream; met: `matches_of` them; level, kept, drawn: the rates.
+    Law: over all parts of the same rates, the first of what each grants gives what all grant.
     """
     own, every = (np.sum([getattr(each, name) for _, each in counts], axis=0) for name in ("own", "every"))
     below = _below(level)
-    met = float(every @ below) * float(own.sum())
-    share = float(own @ below) * float(every.sum()) / met if met else 1.0
-    return _EVEN + (1.0 - _EVEN) * share
+    among = float(every @ below) * float(own.sum())
+    share = float(own @ below) * float(every.sum()) / among if among else 1.0
+    taking = costs.insert + costs.lookup
+    (_, of_all), (_, of_own) = met
+    exact = [taking + each * costs.emit for each in (of_all, of_own)]
+    spent = [taking + kept * drawn * each * costs.emit for each in (of_all, of_own)]
+    share *= spent[1] / exact[1] * exact[0] / spent[0]
+    return _EVEN + (1.0 - _EVEN) * share, exact[0] / exact[1]
 
 
-def matches_of(counts: Sequence[tuple[int, Levels]], window: int) -> float:
-    """How many matches a tuple of two streams has when it comes, on average, once a window has passed.
+def matches_of(counts: Sequence[tuple[int, Levels]], window: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(tuples, how many matches one of two streams has when it comes, on average, once a window has passed): of all
+    parts, and of the one that is told.
 
     Pairs of equal slots, less those that slots share by chance: without bias.
     """
-    slots = np.zeros((2, SLOTS))
-    for stream, each in counts:
-        slots[stream] += each.slots
-    tuples = slots.sum(axis=1)
-    pairs = max(0.0, (float(slots[0] @ slots[1]) - tuples[0] * tuples[1] / SLOTS) / (1.0 - 1.0 / SLOTS))
-    span = max(each.last for _, each in counts) - min(each.first for _, each in counts)
-    found: float = pairs * min(1.0, 2.0 * window / max(1, span)) / max(1.0, float(tuples.sum()))
-    return found
+    close = 2.0 * window / span_of(counts)
+    found = []
+    for name in ("slots", "own_slots"):
+        slots = np.zeros((2, SLOTS))
+        for stream, each in counts:
+            slots[stream] += getattr(each, name)
+        tuples = slots.sum(axis=1)
+        pairs = max(0.0, (float(slots[0] @ slots[1]) - tuples[0] * tuples[1] / SLOTS) / (1.0 - 1.0 / SLOTS))
+        found.append((float(tuples.sum()), pairs * close / max(1.0, float(tuples.sum()))))
+    return found[0], found[1]
+
+
+def span_of(counts: Sequence[tuple[int, Levels]]) -> int:
+    """How far apart the tuples of a micro-batch are: ns, at least 1."""
+    return max(1, max(each.last for _, each in counts) - min(each.first for _, each in counts))
 
 
 def _below(level: float) -> Array:

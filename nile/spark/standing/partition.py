@@ -24,7 +24,7 @@ from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.preferences.budget import Budget
 from nile.spark.standing.dealing import Counts, Promises
-from nile.spark.standing.levels import Levels, matches_of, share_of
+from nile.spark.standing.levels import Levels, matches_of, shares_of, span_of
 from nile.streams.accounting import Accounting
 from nile.summaries.envelope import Envelope, pack, unpack
 from nile.summaries.estimate import Estimate
@@ -220,8 +220,10 @@ class Partition:
             self.standing.deal(float(shares[self._number]))
         elif levels := [(stream, each) for stream, each in counts if isinstance(each, Levels)]:
             assert isinstance(self.standing, ApproximateSubscription)
-            window = self.standing.plan.window
-            self.standing.deal_sample(matches_of(levels, window), partial(share_of, levels))
+            plan = self.standing.plan
+            met = matches_of(levels, plan.window)
+            (_, at_first), _ = matches_of(levels, min(plan.window, span_of(levels) // 2))  # none is there yet to meet
+            self.standing.deal_sample(at_first, partial(shares_of, levels, met, plan.costs))
         for name, table in rows.items():
             if table.num_rows:
                 self._live.push(name, in_order(table, self._fed[name].time))

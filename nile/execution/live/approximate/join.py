@@ -217,8 +217,8 @@ class ApproximateSubscription(Subscription):
         join = self._join
         return int(join.state.setting[SALT]) if isinstance(join, LiveJoin) and join.follower is not None else None
 
-    def deal_sample(self, matches: float, share: Callable[[float], float]) -> None:
-        """`deal` of a sample, of a level as it is now; its rates go on as if nothing were dealt.
+    def deal_sample(self, matches: float, share: Callable[[float, float, float], tuple[float, float]]) -> None:
+        """`deal` of a sample: `LiveJoin.deal_sample`.
 
         matches: what a tuple is expected to have, before any has come.
         """
