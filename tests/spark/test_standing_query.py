@@ -94,6 +94,35 @@ def test_what_is_told_over_a_failure_is_the_exact_answer(spark: SparkSession, tm
     assert worth.fraction <= 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_sample_over_a_failure_is_the_one_without(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        for name, table in TABLES.items():
+            put(tmp_path / name, number, table.slice(400 * number, 400))
+
+    def run(sink: Sink, progress: Path) -> None:
+        told = stream_query(
+            JOIN.format("WITH PREFERENCE weighted a.k"),
+            sources(spark, tmp_path),
+            parts=3,
+            budget=nile.Budget(fraction=0.3),
+        )
+        writer = told.writeStream.foreachBatch(sink).option("checkpointLocation", str(progress))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    whole, failing = Sink(), Sink(fails=1)
+    run(whole, tmp_path / "whole")
+    with pytest.raises(Exception, match="the driver died here"):
+        run(failing, tmp_path / "failing")
+    run(failing, tmp_path / "failing")
+    assert failing.all == whole.all
+    assert whole.all.total() > 100
+    worth = stream_worth(tmp_path / "failing")
+    assert 0.2 < worth.fraction <= 0.3
+    assert worth.estimate.value == pytest.approx(sum(row[-1] * times for row, times in whole.all.items()))
+
+
 @pytest.mark.spark
 def test_spark_gives_each_part_to_another_task(spark: SparkSession) -> None:
     placed = spark.createDataFrame(pa.table({"part": range(6), "place": places_of(6)}))
