@@ -38,6 +38,8 @@ _LEAST = 0.01
 """Of the pairs that there are, and one pair at the most, that a part of the answer has to be expected to have."""
 _MANY = 0.8
 """Of the tuples with partners, from which on none is sifted out (`nile.exact.join.shared`)."""
+_ROUNDS = 3
+"""In which a price and what it pays for, on which it depends, are found."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -81,8 +83,8 @@ class Work:
     """What the steps of a run over two streams cost in all, ns, at given prices.
 
     keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
-    that admits tuples; pair, emit: a pair of the exact join, and one written from lists, of tuples that lie near each
-    other; far: of all tuples besides; keyed: a pair written key after key.
+    that admits tuples; pair: of the exact join, of tuples that lie near each other, and far: of all besides; keyed: a
+    pair written key after key; outlier: one of an outlier, the rarest first, from all over the streams.
     """
 
     def __init__(self, look: Look, prices: Prices) -> None:
@@ -97,12 +99,26 @@ class Work:
         self.passing = prices.look * self.tuples
         self._matches = look.pairs / max(1, self.tuples)
         self.pair = prices.pairing(self._matches, self.hashed)
-        self.emit = prices.emitting(self._matches, self.hashed)
+        few = min(1.0, self._matches)
+        self.outlier = prices.emitting(few, self.hashed) + prices.reaching(few, self.tuples)
         self.keyed = prices.keying(self._matches, self.hashed)
         self._within = 0.5 * look.closeness * self.tuples
         self._chained = self._within <= _SHORT and self.tuples >= _LONG
         self.far = self.farther(1.0)
         self._paired = max(1e-3, look.paired)
+
+    def drawn(self, tuples: float, room: float) -> float:
+        """A pair of a sample, where there is so much room, in ns, for those of so many tuples.
+
+        What lies near the pair before costs less: so a pair costs what it does where a tuple has as many as are drawn.
+        """
+        few = price = 1.0
+        for _ in range(_ROUNDS):
+            few = min(few, self._matches)
+            near = self.prices.emitting(few, self.hashed) + self.prices.reaching(few, self._within)
+            price = near + self.prices.drawn
+            few = max(0.0, room) / max(1.0, tuples * price)
+        return price
 
     def farther(self, share: float) -> float:
         """A pair besides, of the first such part of both streams."""
@@ -171,10 +187,11 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     counted = work.reading + work.looking + counting(n, work.keys)
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
-    emit = work.keyed if desc else work.emit + work.far
+    emit = work.keyed if desc else work.outlier
     exact = Forecast("exact", counted + wanted * emit if asc else whole, wanted, 1.0, "every pair")
     if preference == "weighted":
-        counted, emit = counted + prices.solve + n * prices.draw, emit + prices.drawn
+        counted += prices.solve + n * prices.draw
+        emit = work.drawn(n, SPARE * grant - counted)
     few = min(wanted, max(0.0, SPARE * grant - counted) / emit)
     what = {
         "asc": "outliers alone",
@@ -262,7 +279,7 @@ def best_keys(
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
     whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
     price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
-    emit = work.emit if counting else work.keyed
+    emit = work.outlier if counting else work.keyed
     costs = tuples[order] * price
     taking = np.cumsum(costs)
     written = np.cumsum(wanted[order] * emit)
@@ -296,10 +313,11 @@ def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]
         np.array([pairs]), np.maximum(tuples, 1.0)[None, :], int(look.keys), counts[None, :, :],
         np.array([stands]), np.array([look.closeness]),
     )  # fmt: skip
-    share = min(1.0, max(0.0, room) / max(1.0, work.tuples * work.taking(1.0, counting=True)))
+    whole = work.tuples * work.taking(1.0, counting=True)
+    share = min(1.0, max(0.0, room) / max(1.0, whole))
     prices = work.prices
     taking = work.taking(share, counting=True) + prices.draw + prices.tell
-    emitting = work.emit + prices.drawn
+    emitting = work.drawn(share * work.tuples, room - share * whole)
     strata = best_strata(sizes, max(1.0, room), taking, emitting)
     stratum = np.zeros(look.slots, np.uint8)
     stratum[heavy] = 1 + np.arange(heavy.shape[0], dtype=np.uint8)

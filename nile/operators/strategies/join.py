@@ -18,7 +18,7 @@ from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
-from nile.operators.strategies.forecast import SPARE, Admission, Forecast, best_keys, first_part, reading
+from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import counted_all, drawing_rates, told
 from nile.preferences.key_sample import KeySample, outputs_of_one_key
@@ -70,6 +70,8 @@ class StrategyJoin:
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._chain: ChainJoin | None = None
+        self._drawn = self.prices.emitting(_USUAL) + self.prices.drawn
+        """ns that a pair of a sample costs."""
         if clock is not None:
             assert self.choice.way  # time that finds nothing is refused now, not when rows are asked for
 
@@ -124,20 +126,23 @@ class StrategyJoin:
         return self._left <= 0.0 and (self.plan.preference != "weighted" or self.choice.way == "exact")
 
     @property
+    def _near_work(self) -> Work:
+        """What steps cost within the reach."""
+        return self.choice.work if self.choice.is_named else self.choice.near_work
+
+    @property
     def _pair(self) -> float:
         """ns that an output costs."""
-        way, prices, far = self.choice.way, self.prices, 0.0
-        if self.choice.has_looked:
-            work = self.choice.work if self.choice.is_named else self.choice.near_work
-            pair, emit, keyed = work.pair, work.emit, work.keyed
-            far = 0.0 if way == "keys" else work.far
+        exact, prices, preference = self.choice.way == "exact", self.prices, self.plan.preference
+        if not self.choice.has_looked:
+            pair, keyed = prices.pairing(_USUAL), prices.keying(_USUAL)
+            outlier = prices.emitting(1.0)
         else:
-            pair, emit, keyed = (price(_USUAL) for price in (prices.pairing, prices.emitting, prices.keying))
-        if self.plan.preference == "desc":
-            return pair + far if way == "exact" else keyed
-        if self.plan.preference == "weighted":
-            return pair + far if way == "exact" else emit + far + prices.drawn
-        return emit + far
+            work = self._near_work
+            pair, keyed, outlier = work.pair + work.far, work.keyed, work.outlier
+        if preference == "weighted":
+            return pair if exact else self._drawn
+        return outlier if preference == "asc" else pair if exact else keyed
 
     @property
     def _reach(self) -> int | None:
@@ -264,7 +269,10 @@ class StrategyJoin:
             drawing *= counted.side.shape[0]
             self._spend("draw", drawing)
         clocked = self._clock is not None
-        ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, self._left - clocked * drawing)
+        rest = self._left - clocked * drawing
+        if self.choice.has_looked:
+            self._drawn = self._near_work.drawn(counted.side.shape[0], rest)
+        ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, rest)
         paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were
         room = self._room(paid)
         if self.plan.preference != "weighted":
