@@ -337,9 +337,11 @@ def _opened(data: Path) -> Iterator[tuple[list[Store], list[Peer]]]:
     store, peer = [Store(data)], [Peer(data)]
     try:
         yield store, peer
-    finally:
-        store[0].__exit__()
-        peer[0].close()
+    finally:  # between two rounds there may be none
+        for ours in store:
+            ours.__exit__()
+        for theirs in peer:
+            theirs.close()
 
 
 def result_of(data: Path, rounds: int = ROUNDS) -> Result:

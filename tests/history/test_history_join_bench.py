@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nile.experiments.benchmarks import history
 from nile.experiments.benchmarks.history import FIRST, FORMULATIONS, Peer, Store, asked, drop_cache
 from nile.experiments.benchmarks.history_data import make
+from nile.summaries.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +53,15 @@ def test_what_is_mapped_is_told_to_stay_in_memory(tmp_path: Path) -> None:
     assert mapped[-1] == 0
     assert drop_cache(tmp_path) > 0
     mapped.close()
+
+
+def test_cold_rounds_over_what_somebody_maps_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "_MAY_STAY", 0)
+    with Store(data) as store:
+        since = store.since
+    kind, ways = next(iter(FORMULATIONS.items()))
+    largest = max((path for path in data.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    with largest.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert mapped[0] >= 0
+        with pytest.raises(ConfigError, match="stay in memory"):
+            history._rounds(data, kind, next(iter(ways)), since, "cold", 1)
