@@ -126,19 +126,7 @@ def _parts(directory: Path) -> list[Path]:
 
 
 def _open(file: Path, encoded: Sequence[str]) -> Any:
-    """A file whose columns come in the system's memory, where Arrow's own would be mimalloc's.
-
-    That takes huge pages, and gives them back between queries: of a million rows a third of reading was clearing them.
-    A reader keeps the pool that is the default when it is made; one whose maker changed it back too early has that.
-    """
-    default = pa.default_memory_pool()
-    try:
-        if default.backend_name == "mimalloc":
-            pa.set_memory_pool(pa.system_memory_pool())
-        return pq.ParquetFile(file, read_dictionary=list(encoded) or None, pre_buffer=False)
-    finally:
-        if default.backend_name == "mimalloc":
-            pa.set_memory_pool(default)
+    return pq.ParquetFile(file, read_dictionary=list(encoded) or None, pre_buffer=False)
 
 
 def _chunk(row_group: Any, column: str) -> Any:

@@ -126,18 +126,3 @@ def test_queries_over_files_answer_as_on_one_thread(tmp_path: Path) -> None:
             told.append((joined.to_arrow(), counted.estimate.value, counted.to_arrow()))
     assert told[0] == told[1]
     assert told[0][0].num_rows > 1_000
-
-
-def test_files_are_read_into_the_systems_memory_and_arrows_default_stays(tmp_path: Path) -> None:
-    default = pa.default_memory_pool()
-    (manager,) = _managers(tmp_path, (200_000,))
-    before, systems = default.bytes_allocated(), pa.system_memory_pool().bytes_allocated()
-    held = list(manager.source.batches(["ts", "v"], 1 << 20))
-    size = sum(each.batch.nbytes for each in held)
-    assert size >= 2 * 8 * 200_000
-    assert pa.system_memory_pool().bytes_allocated() - systems >= size
-    if default.backend_name == "mimalloc":
-        assert default.bytes_allocated() - before < size / 4
-    again = pa.default_memory_pool()
-    assert again.backend_name == default.backend_name
-    assert again.bytes_allocated() == default.bytes_allocated()
