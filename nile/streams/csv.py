@@ -20,7 +20,6 @@ import atexit
 import codecs
 import gzip
 import io
-import sys
 import threading
 import time
 import weakref
@@ -259,8 +258,7 @@ class _Blocks:
                 pass  # a row that ends in its middle
             finally:
                 self._busy.release()
-        if self._text.seen.wait(_PATIENCE):
-            self._text.wait_until_left()
+        self._text.seen.wait(_PATIENCE)
         _OPEN.discard(self)
 
 
@@ -272,7 +270,7 @@ def _end_all() -> None:
     left = list(_OPEN)
     for each in left:
         each.end()
-    if left:  # Arrow's thread lets go of Python's objects a little after it has handed over its last block
+    if left:  # Arrow's thread leaves Python, and lets go of its objects, a little after it has seen the end
         time.sleep(_LETTING_GO)
 
 
@@ -293,27 +291,17 @@ class _Utf8:
         self.read_by_arrow = False
         self.seen = threading.Event()
         """Whether who reads has been told that this is the end."""
-        self._thread = 0
 
     def end(self) -> None:
         """Let the file end here."""
         self._file, self._last_line = io.BytesIO(), b""
         self._ended, self._ready = True, b""
 
-    def wait_until_left(self) -> None:
-        """Until who was told is out of Python: it may have been told and not yet gone.  A second at most."""
-        until = time.monotonic() + _PATIENCE
-        while self._thread != threading.get_ident() and self._thread in sys._current_frames():
-            if time.monotonic() > until:
-                return
-            time.sleep(0.001)
-
     def close(self) -> None:
         """The file belongs to the caller."""
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; a replaced byte takes three, so what is too much waits for the next call."""
-        self._thread = threading.get_ident()
         while len(self._ready) < size and not self._ended:
             chunk = self._file.read(size)
             self._ended = len(chunk) < size
