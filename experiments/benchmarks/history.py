@@ -134,6 +134,7 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.held.clear()
+        self.names = Registry()  # whoever still has the store keeps none of its files mapped
         self._directory.close()
 
     @property

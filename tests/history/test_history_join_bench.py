@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def test_what_is_mapped_is_told_to_stay_in_memory(tmp_path: Path) -> None:
     assert mapped[-1] == 0
     assert drop_cache(tmp_path) > 0
     mapped.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell what is mapped")
+def test_a_closed_store_maps_no_file(data: Path) -> None:
+    with Store(data) as store:
+        assert asked(store, "ranges", store.since).rows
+    gc.collect()
+    assert str(data) not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 def test_cold_rounds_over_what_somebody_maps_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
