@@ -51,20 +51,27 @@ def whole(text: str, options: dict[str, Any], cut: int) -> tuple[pa.Table, Any]:
     return pa.Table.from_batches(list(standing.poll()), standing.schema), standing
 
 
-def asked(text: str, options: dict[str, Any], parts: int) -> Asked:
+def asked(text: str, options: dict[str, Any], parts: int, lateness: str = LATENESS) -> Asked:
     db = nile.connect()
     for name in TABLES:
         db.stream(name, ROWS, time="ts", lateness=LATENESS)
     keys = dealt_by(read_query(text, db._names, None))
-    fed = tuple(Fed(name, ROWS, "ts", LATENESS, keys[name]) for name in sorted(keys))
+    fed = tuple(Fed(name, ROWS, "ts", lateness, keys[name]) for name in sorted(keys))
     return Asked.from_json(Asked(text, options, fed, parts).as_json())
 
 
 def in_parts(
-    query: Asked, cut: int, seed: int | None = None, *, counts: bool = True, goes_on: bool = False
+    query: Asked,
+    cut: int,
+    seed: int | None = None,
+    *,
+    counts: bool = True,
+    goes_on: bool = False,
+    told_by: list[list[str]] | None = None,
 ) -> tuple[list[pa.RecordBatch], list[bytes], list[Worth]]:
     """What the parts tell when the streams come in micro-batches of `cut` tuples; seed: of their order inside them;
-    counts: whether they hear what was counted; goes_on: whether workers go on with the parts that they had."""
+    counts: whether they hear what was counted; goes_on: whether workers go on with the parts that they had; told_by:
+    filled with the rows of each micro-batch."""
     workers = [Last() for _ in range(query.parts)]
     had: list[Partition] = []
     states: list[bytes | None] = [None] * query.parts
@@ -73,6 +80,7 @@ def in_parts(
     for begin in range(0, 800, cut):
         dealt: list[dict[str, pa.Table]] = [{} for _ in range(query.parts)]
         heard: list[list[tuple[int, Told]]] = [[] for _ in range(query.parts)]
+        reached: dict[str, int] = {}
         for number, fed in enumerate(query.streams):
             piece = TABLES[fed.name].slice(begin, cut)
             if seed is not None:
@@ -80,24 +88,29 @@ def in_parts(
             dealer = Dealer(number, places_of(query.parts), "ts", fed.key, counts, salt)
             for out in dealer.run(iter(piece.combine_chunks().to_batches())):
                 for row in out.to_pylist():
-                    batches = list(batches_of(row["rows"]))
+                    batches = [] if row["rows"] is None else list(batches_of(row["rows"]))
                     if row["stream"] == number:
                         dealt[row["part"]][fed.name] = pa.Table.from_batches(batches)
-                    else:
-                        assert row["stream"] == -1 - number
+                        continue
+                    assert row["stream"] == -1 - number
+                    reached[fed.name] = row["reached"]
+                    if batches:
                         heard[row["part"]].append((number, told_of(batches[0])))
+        before = len(told)
         for number in range(query.parts):
             worker = workers[number] if goes_on else Last()
             part = worker.take("asked", query, number, states[number])
             assert (begin > 0 and goes_on) == (part in had)
-            told += part.take(dealt[number], 0, heard[number])
+            told += part.take(dealt[number], reached, heard[number])
             states[number] = state = part.capture()
             worker.leave("asked", number, bytes(bytearray(state)), part)
             had.append(part)
+        if told_by is not None:
+            told_by.append(sorted(str(row) for batch in told[before:] for row in batch.to_pylist()))
     worths = []
     for number in range(query.parts):
         part = Partition(query, states[number], number)
-        told += part.take({}, 10**13)
+        told += part.take({}, {fed.name: 10**13 for fed in query.streams})
         worths.append(Worth.of_json(part.worth(1).as_json()))
     assert None not in states
     return told, [each for each in states if each is not None], worths
@@ -134,6 +147,23 @@ def test_parts_tell_what_one_database_tells(text: str, options: dict[str, Any]) 
         assert together.estimate.value == standing.estimate.value
 
 
+@pytest.mark.parametrize(("text", "options"), WAYS)
+@pytest.mark.parametrize("cut", [40, 200])
+def test_each_micro_batch_tells_the_same_and_the_same_tuples_are_late_in_however_many_parts(
+    text: str, options: dict[str, Any], cut: int
+) -> None:
+    told: dict[int, list[list[str]]] = {parts: [] for parts in (1, 2, 5)}
+    late = {}
+    for parts, by_batch in told.items():
+        query = asked(text, options, parts, lateness="700 ms")  # of tuples up to a second out of order
+        _, _, worths = in_parts(query, cut, told_by=by_batch)
+        late[parts] = {name: each.late for name, each in Worth.of_all(worths).accounting.items()}
+    assert told[1] == told[2] == told[5]
+    assert late[1] == late[2] == late[5]
+    assert sum(late[1].values()) > 0
+    assert sum(map(len, told[1])) > 100
+
+
 @pytest.mark.parametrize(
     ("text", "options"),
     [
@@ -160,7 +190,7 @@ def test_a_worker_reads_the_state_of_a_part_that_is_not_where_it_left_it() -> No
     worker.leave("asked", 0, state, part)
     assert worker.take("asked", query, 0, bytes(bytearray(state))) is part
     assert worker.take("asked", query, 0, state) is not part  # somebody has it, and may have failed with it
-    list(part.take({"a": TABLES["a"].slice(0, 50)}, 0))
+    list(part.take({"a": TABLES["a"].slice(0, 50)}, {}))
     for other in (("other", 0, state), ("asked", 1, state), ("asked", 0, part.capture())):
         worker.leave("asked", 0, state, part)
         assert worker.take(other[0], query, *other[1:]) is not part
@@ -250,7 +280,10 @@ def test_the_state_depends_neither_on_the_order_inside_a_micro_batch_nor_on_read
 def test_parts_of_equal_keys_are_equal_and_many_keys_are_spread() -> None:
     keys = pa.array([f"key {n}" for n in range(4_000)] * 2)
     batch = pa.record_batch([pa.array([0.0] * 8_000), keys], names=["ts", "k"])
-    (out,) = Dealer(0, places_of(7), "ts", "k").run(iter([batch]))
+    out, behind = Dealer(0, places_of(7), "ts", "k").run(iter([batch]))
+    assert [(row["part"], row["stream"], row["reached"], row["rows"]) for row in behind.to_pylist()] == [
+        (part, -1, 0, None) for part in range(7)
+    ]
     seen: dict[str, int] = {}
     for row in out.to_pylist():
         (found,) = batches_of(row["rows"])

@@ -91,20 +91,24 @@ def asked(text: str, tables: Tables, options: dict[str, Any], parts: int) -> Ask
     return Asked.from_json(Asked(text, options, fed, parts).as_json())
 
 
-def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[tuple[Tables, list[tuple[int, Told]]]]]:
-    """Of each micro-batch what every part is told: tuples by stream, and counts."""
+Heard = tuple[Tables, dict[str, int], list[tuple[int, Told]]]
+
+
+def dealt(query: Asked, tables: Tables, batch: int = BATCH) -> Iterator[list[Heard]]:
+    """Of each micro-batch what every part is told: tuples by stream, how far streams have come, and counts."""
     places, salt = places_of(query.parts), Partition(query).salt
     for begin in range(0, next(iter(tables.values())).num_rows, batch):
-        told: list[tuple[Tables, list[tuple[int, Told]]]] = [({}, []) for _ in range(query.parts)]
+        told: list[Heard] = [({}, {}, []) for _ in range(query.parts)]
         for number, fed in enumerate(query.streams):
             piece = tables[fed.name].slice(begin, batch).combine_chunks()
             for out in Dealer(number, places, "t", fed.key, True, salt).run(iter(piece.to_batches())):
                 for row in out.to_pylist():
+                    mine, reached, counts = told[row["part"]]
                     batches = list(batches_of(row["rows"]))
-                    mine, counts = told[row["part"]]
                     if row["stream"] == number:
                         mine[fed.name] = pa.Table.from_batches(batches)
                     else:
+                        reached[fed.name] = row["reached"]
                         counts.append((number, told_of(batches[0])))
         yield told
 
@@ -115,10 +119,10 @@ def in_parts(text: str, tables: Tables, fraction: float, parts: int) -> tuple[pa
     made = [Partition(query, None, number) for number in range(parts)]
     found: list[pa.RecordBatch] = []
     for told in dealt(query, tables):
-        for part, (mine, counts) in zip(made, told, strict=True):
-            found += part.take(mine, 0, counts)
+        for part, heard in zip(made, told, strict=True):
+            found += part.take(*heard)
     for part in made:
-        found += part.take({}, 10**16)
+        found += part.take({}, dict.fromkeys(tables, 10**16))
     worth = Worth.of_all([part.worth(0) for part in made])
     return pa.Table.from_batches(found, made[0].schema), worth.fraction
 
@@ -149,10 +153,10 @@ def busiest(text: str, tables: Tables, parts: int) -> float:
     states: list[bytes | None] = [None] * parts
     workers, spent = [Last() for _ in range(parts)], [0.0] * parts
     for told in dealt(query, tables, LARGER * BATCH):
-        for number, (mine, counts) in enumerate(told):
+        for number, heard in enumerate(told):
             began = time.process_time()
             part = workers[number].take(text, query, number, states[number])
-            for _ in part.take(mine, 0, counts):
+            for _ in part.take(*heard):
                 pass
             states[number] = state = part.capture()
             workers[number].leave(text, number, state, part)

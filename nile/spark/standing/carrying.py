@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nile.base.times import event_times
+from nile.base.times import TIME_LIMIT, event_times
 from nile.spark.settling import settle_worker
 from nile.spark.standing.dealing import Counts, parts_of
 from nile.spark.standing.levels import Levels
@@ -17,17 +17,17 @@ from nile.summaries.heavy import pa
 
 __all__ = ["CARRIED", "OUT", "Dealer", "Opener", "as_bytes", "batches_of"]
 
-CARRIED = "part long, place long, stream long, at timestamp, rows binary"
+CARRIED = "part long, place long, stream long, reached long, rows binary"
 OUT = "rows binary"
-_AT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Dealer:
-    """A task over the rows of one stream: a row (part, its place, number of the stream, latest time, tuples) for each.
+    """A task over the rows of one stream: a row (part, its place, number of the stream, 0, tuples) for each.
 
-    places: of each part, as of `places_of`.  counts: whether every part is told, behind them, what the task has
-    counted: rows of the stream -1 - its number; of keys, or where a salt is given of the levels that it gives them.
+    Behind them every part is told, in a row of the stream -1 - its number, the latest time that the task has seen (ns),
+    so that all parts take the stream to have come as far.  places: of each part, as of `places_of`.  counts: whether
+    that row has what the task has counted, too: of keys, or where a salt is given of the levels that it gives them.
     """
 
     stream: int
@@ -41,6 +41,7 @@ class Dealer:
         """For `mapInArrow`."""
         count = len(self.places)
         counted: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+        reached: int | None = None
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -49,39 +50,41 @@ class Dealer:
             order = np.argsort(part, kind="stable")
             ends = np.cumsum(np.bincount(part, minlength=count))
             times = event_times(batch.column(self.time))
-            rows, parts, at = [], [], []
+            good = times.ns if times.reason is None else times.ns[times.reason == 0]
+            if good.shape[0]:
+                reached = max(int(good.max()), -TIME_LIMIT if reached is None else reached)
+            rows, parts = [], []
             for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if begin == end:
                     continue
-                mine = order[begin:end]
-                good = mine if times.reason is None else mine[times.reason[mine] == 0]
                 parts.append(number)
-                at.append(int(times.ns[good].max()) // 1_000 if good.shape[0] else None)
-                rows.append(as_bytes([batch.take(pa.array(mine))]))
-            yield self._carried(parts, self.stream, at, rows)
+                rows.append(as_bytes([batch.take(pa.array(order[begin:end]))]))
+            yield self._carried(parts, self.stream, 0, rows)
             if self.counts:
                 there = batch.column(self.key).is_valid().to_numpy(zero_copy_only=False)
                 if times.reason is not None:
                     there &= times.reason == 0
                 counted.append((hashes[there], times.ns[there]))
-        if counted and sum(ts.shape[0] for _, ts in counted):
-            hashes, ts = (np.concatenate(each) for each in zip(*counted, strict=True))
-            if self.salt is None:
-                told = [as_bytes([Counts.of(hashes, ts, count).batch()])] * count
-            else:
-                told = [as_bytes([each.batch()]) for each in Levels.of(hashes, ts, count, self.salt)]
-            yield self._carried(list(range(count)), -1 - self.stream, [None] * count, told)
+        if reached is not None:
+            told: list[bytes | None] = [None] * count
+            if sum(ts.shape[0] for _, ts in counted):
+                hashes, ts = (np.concatenate(each) for each in zip(*counted, strict=True))
+                if self.salt is None:
+                    told = [as_bytes([Counts.of(hashes, ts, count).batch()])] * count
+                else:
+                    told = [as_bytes([each.batch()]) for each in Levels.of(hashes, ts, count, self.salt)]
+            yield self._carried(list(range(count)), -1 - self.stream, reached, told)
         settle_worker()
 
-    def _carried(self, parts: list[int], stream: int, at: list[int | None], rows: list[bytes]) -> pa.RecordBatch:
+    def _carried(self, parts: list[int], stream: int, reached: int, rows: Sequence[bytes | None]) -> pa.RecordBatch:
         columns = [
             pa.array(parts, pa.int64()),
             pa.array([self.places[part] for part in parts], pa.int64()),
             pa.array([stream] * len(parts), pa.int64()),
-            pa.array(at, pa.int64()).cast(_AT),
+            pa.array([reached] * len(parts), pa.int64()),
             pa.array(rows, pa.binary()),
         ]
-        return pa.RecordBatch.from_arrays(columns, names=["part", "place", "stream", "at", "rows"])
+        return pa.RecordBatch.from_arrays(columns, names=["part", "place", "stream", "reached", "rows"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.durations import parse_duration
 from nile.base.times import event_times
 from nile.execution.envelopes import content, flat
 from nile.execution.live.approximate.join import ApproximateSubscription
@@ -173,6 +174,10 @@ class Partition:
         self._fed = {each.name: each for each in asked.streams}
         for each in asked.streams:
             self._live.create(each.name, each.schema, each.time, lateness=each.lateness, where=None, keep=SHORTEST)
+        self._lateness = {
+            each.name: 0 if each.lateness is None else parse_duration(each.lateness, where=f"stream '{each.name}'")
+            for each in asked.streams
+        }
         held = None if state is None else unpack(state, where="state of a part of a standing query")
         if held is not None:
             for at, stream in enumerate(self._live.streams().values()):
@@ -204,10 +209,12 @@ class Partition:
         return self.standing.schema
 
     def take(
-        self, rows: Mapping[str, pa.Table], watermark: int, counts: Sequence[tuple[int, Told]] = ()
+        self, rows: Mapping[str, pa.Table], reached: Mapping[str, int], counts: Sequence[tuple[int, Told]] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a micro-batch by stream, and how far all streams have come (ns); yields what that leads to.
+        """The rows of a micro-batch by stream; yields what they lead to.
 
+        reached: the latest time in it (ns) of each stream that has any, whichever part got that tuple.  So which tuples
+        are late, and which outputs are told by now, does not depend on how many parts there are.
         counts: what the tasks that dealt out the micro-batch counted of each stream, by its number.
 
         Rows go by time, and at one time by their other columns, so that the order in which Spark reads them, which it
@@ -227,8 +234,8 @@ class Partition:
         for name, table in rows.items():
             if table.num_rows:
                 self._live.push(name, in_order(table, self._fed[name].time))
-        if watermark > 0:
-            self._live.advance(np.datetime64(watermark, "ns"), None)
+        for name, latest in reached.items():
+            self._live.advance(np.datetime64(latest - self._lateness[name], "ns"), name)
         yield from self.standing.poll()
 
     def capture(self) -> bytes:

@@ -1,8 +1,8 @@
 """What Spark calls for each part of a standing query: a stateful processor of `transformWithState`.
 
 Spark keeps the state of a part by its number, commits it with the offsets of the sources, and goes back to it after a
-crash; so tuples are in it exactly once.  An event-time timer, set anew every time, wakes parts whose streams are
-silent.
+crash; so tuples are in it exactly once.  Every part is woken by every micro-batch: it is told how far the streams have
+come.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ class Parts:
         self,
         key: Any,
         rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803
+        timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
         """The rows of a part in a micro-batch."""
         came: dict[str, list[pa.RecordBatch]] = {}
         counted: list[tuple[int, bytes]] = []
+        reached: dict[str, int] = {}
         for frame in rows:
-            for stream, data in zip(frame["stream"], frame["rows"], strict=True):
-                if stream < 0:
+            for stream, latest, data in zip(frame["stream"], frame["reached"], frame["rows"], strict=True):
+                name = self._plan.streams[int(stream if stream >= 0 else -1 - stream)].name
+                if stream >= 0:
+                    came.setdefault(name, []).extend(batches_of(data))
+                    continue
+                reached[name] = max(int(latest), reached.get(name, int(latest)))
+                if data is not None:
                     counted.append((-1 - int(stream), data))
-                else:
-                    came.setdefault(self._plan.streams[int(stream)].name, []).extend(batches_of(data))
         tables = {name: pa.Table.from_batches(batches) for name, batches in sorted(came.items())}
         counts = [(stream, told_of(next(batches_of(data)))) for stream, data in sorted(counted)]
-        yield from self._go_on(int(key[0]), tables, timerValues, counts)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803
-        """The watermark has moved on."""
-        yield from self._go_on(int(key[0]), {}, timerValues, [])
+        yield from self._go_on(int(key[0]), tables, dict(sorted(reached.items())), counts)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """There is none."""
@@ -93,20 +93,16 @@ class Parts:
         """After a task."""
 
     def _go_on(
-        self, number: int, tables: dict[str, pa.Table], timers: Any, counts: list[tuple[int, Told]]
+        self, number: int, tables: dict[str, pa.Table], reached: dict[str, int], counts: list[tuple[int, Told]]
     ) -> Iterator[pd.DataFrame]:
         import pandas
 
-        watermark = timers.getCurrentWatermarkInMs()
         before = self._state.get()[0] if self._state.exists() else None
         part = _last.take(self._asked, self._plan, number, None if before is None else bytes(before))
-        found = list(part.take(tables, watermark * 1_000_000, counts))
+        found = list(part.take(tables, reached, counts))
         state = part.capture()
         self._state.update((state,))
         self._worth.update((part.worth(len(state)).as_json(),))
-        for timer in list(self._handle.listTimers()):
-            self._handle.deleteTimer(timer)
-        self._handle.registerTimer(watermark + 1)
         _last.leave(self._asked, number, state, part)
         if found:
             yield pandas.DataFrame({"rows": [as_bytes(found)]})

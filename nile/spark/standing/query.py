@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nile.base.durations import parse_duration
 from nile.base.raw import check_columns
 from nile.base.times import check_time_type
 from nile.execution.live.live import Live
@@ -62,8 +61,8 @@ def stream_query(
     the number of partitions by key hash (None: as many as tasks run at once); it is fixed for the life of a
     query.  A budget as a fraction refers to each part's exact cost, hence to that of all.
     State is kept by Spark in RocksDB, and every tuple is in it exactly once, whatever is killed; late and rejected rows
-    are counted (`stream_worth`).  Cost: of a micro-batch, reading and writing the state of the parts that change, the
-    tuples of up to two windows.
+    are counted (`stream_worth`).  Cost: of a micro-batch, reading and writing the state of all parts, the tuples of up
+    to two windows.
     Raises ConfigError, and what `Database.subscribe` raises.
     """
     asked, probe = _asked(text, sources, parts, options)
@@ -75,15 +74,13 @@ def stream_query(
         places = places_of(asked.parts)
         for number, fed in enumerate(asked.streams):
             source = sources[fed.name]
-            lateness = -(-parse_duration(source.lateness, where=f"stream '{fed.name}', lateness") // 1_000)
             dealer = Dealer(number, places, fed.time, fed.key, probe.is_dealt, probe.salt)
+            # Without a watermark no row is Spark's to drop: late tuples are told by their stream.
             one = source.frame.select(*(f"`{name}`" for name in fed.schema.names)).mapInArrow(dealer.run, CARRIED)
-            # Without its time the row is not Spark's to drop: late tuples are told by their stream.
-            one = one.withWatermark("at", f"{lateness} microseconds").select("part", "place", "stream", "rows")
             dealt = one if dealt is None else dealt.unionByName(one)
         assert dealt is not None
         by = dealt.groupBy("part", "place")
-        found = by.transformWithStateInPandas(Parts(asked.as_json()), OUT, "append", "EventTime")
+        found = by.transformWithStateInPandas(Parts(asked.as_json()), OUT, "append", "None")
         return found.mapInArrow(Opener(told).run, spark_types.from_arrow_schema(told))
 
 
