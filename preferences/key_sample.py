@@ -23,7 +23,7 @@ import numpy as np
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import student_quantile
 
-__all__ = ["KeySample", "KeyTotals", "counted", "of_one_key", "outputs_of_one_key"]
+__all__ = ["KeySample", "KeyTotals", "counted", "not_stood_for", "of_one_key", "outputs_of_one_key"]
 
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
@@ -38,7 +38,8 @@ class KeySample:
     """Outputs of a weighted join.  All [n]: weight: float64; level: float64 in (0, 1], the share of keys among
     which the key was drawn when the output's tuples came in; key: int64, not below 0.
 
-    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`.  coins: of each stream
+    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`; missed: as much of what the
+    sample stands for may be missing as of the tuples, `not_stood_for`.  coins: of each stream
     whose tuples came in by coins of their own, the tuple behind each output (int64 [n]) and the probability of its
     coin (float64 [n]).
     """
@@ -48,6 +49,7 @@ class KeySample:
     key: Array
     unseen: float = 0.0
     coins: tuple[tuple[Array, Array], ...] = ()
+    missed: float = 0.0
 
     @property
     def drops_keys(self) -> bool:
@@ -108,10 +110,15 @@ class KeySample:
             return counted(0.0, 0.0, 0.0, math.inf, self.unseen, confidence)
         parts = self._parts(amount, one, 1)
         variance, freedom = _spread(parts)
+        whole = float(total.sum())
         return counted(
-            float(pairs.sum()), float(total.sum()), float(variance[0]), float(freedom[0]), self.unseen, confidence,
+            float(pairs.sum()), whole, float(variance[0]), float(freedom[0]), self.left_out(whole), confidence,
             _largest(parts),
         )  # fmt: skip
+
+    def left_out(self, total: float) -> float:
+        """How many outputs, of what the sample says are `total`, those of keys that were left out may be more."""
+        return max(self.unseen, self.missed * total)
 
 
 class KeyTotals:
@@ -136,8 +143,8 @@ class KeyTotals:
             sums.add(tuples, share, total)
         self._found += float(amount.sum())
 
-    def count(self, unseen: float, confidence: float) -> Estimate:
-        """As `KeySample.count`, but for the order in which doubles were added."""
+    def count(self, of: KeySample, confidence: float) -> Estimate:
+        """As `KeySample.count` of a sample like this one, but for the order in which doubles were added."""
         key, level, total, within = self._keys.merged()
         one = np.zeros(key.shape[0], np.int64)
         parts = [_by_key(one, key, level, total, within, 1, bool(self._tuples))]
@@ -145,8 +152,9 @@ class KeyTotals:
             tuples, share, weighed = sums.merged()
             parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
         variance, freedom = _spread(parts)
+        whole = float(total.sum())
         return counted(
-            self._found, float(total.sum()), float(variance[0]), float(freedom[0]), unseen, confidence,
+            self._found, whole, float(variance[0]), float(freedom[0]), of.left_out(whole), confidence,
             _largest(parts),
         )  # fmt: skip
 
@@ -282,3 +290,12 @@ def of_one_key(missing: Sequence[float], window: int | None, span: int) -> float
     n = len(missing)
     x = 1.0 if window is None or span <= window else window / span
     return math.prod(max(0.0, one) for one in missing) * (n * x ** (n - 1) - (n - 1) * x**n)
+
+
+def not_stood_for(streams: Iterable[tuple[int, Array]]) -> float:
+    """Of the tuples that those which came in stand for, how many more there were, in the stream with most.
+
+    streams: as of `outputs_of_one_key`.  Where a heavy key is left out, tuples are missing as its outputs are.
+    """
+    stood = [(tuples, float((1.0 / level).sum())) for tuples, level in streams]
+    return max((max(0.0, tuples / found - 1.0) for tuples, found in stood if found), default=0.0)

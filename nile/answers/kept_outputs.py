@@ -112,6 +112,6 @@ class KeptOutputs(Generic[Out]):
         """How many single outputs the whole answer has, of the sample that a finished run found."""
         assert self._sample is not None
         if self._totals is not None:
-            return self._totals.count(self._sample([])[0].unseen, _CONFIDENCE)
+            return self._totals.count(self._sample([])[0], _CONFIDENCE)
         sample, sizes = self._sample(self._kept)
         return sample.count(sizes, _CONFIDENCE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from nile.preferences.key_sample import KeySample, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
 
 
 def test_the_variance_of_keys_in_nested_levels_is_right_on_average_over_every_draw() -> None:
@@ -101,3 +102,15 @@ def test_tuples_that_nobody_stands_for_may_be_of_one_key() -> None:
     share = np.mean(times.max(axis=0) - times.min(axis=0) <= 0.3)
     told = outputs_of_one_key([(30, half), (30, half), (30, half)], 30, 100)
     assert told == pytest.approx(1_000.0 * share, rel=0.02)
+
+
+def test_as_much_of_a_total_may_be_missing_as_of_the_tuples_behind_it() -> None:
+    half = np.full(10, 0.5)
+    assert not_stood_for([(50, half), (22, half)]) == 1.5
+    assert not_stood_for([(15, half), (20, half)]) == 0.0
+    assert not_stood_for([(15, np.zeros(0)), (30, half)]) == 0.5
+    sample = KeySample(np.full(400, 2.0), np.full(400, 0.5), np.arange(400))
+    known, missed = (each.count(np.ones(400), 0.95) for each in (sample, replace(sample, missed=0.5)))
+    assert (missed.low, missed.value) == (known.low, known.value)
+    assert missed.high == known.high + 400.0
+    assert replace(sample, missed=0.5, unseen=900.0).left_out(800.0) == 900.0

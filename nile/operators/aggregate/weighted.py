@@ -55,7 +55,7 @@ class WeightedOutputs:
     def unseen(self, amount: Array) -> Array:
         """What a heavy key that was left out may add, were it like the others: float64 [groups]."""
         outputs = float(self.weight.sum())
-        return self.total(amount) * (self.sample.unseen / outputs if outputs else 0.0)
+        return self.total(amount) * (self.sample.left_out(outputs) / outputs if outputs else 0.0)
 
 
 def weighted_numbers(

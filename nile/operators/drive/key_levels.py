@@ -11,7 +11,7 @@ from nile.operators.join.follower import is_timed
 from nile.operators.join.join import Outputs, PromisingJoin
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
 from nile.preferences import state as st
-from nile.preferences.key_sample import KeySample, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
 
 __all__ = ["combination_sample", "pair_sample"]
 
@@ -73,15 +73,16 @@ def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key
     at = [np.concatenate([none, *(part.left if side == 0 else part.right for part in parts)]) for side in (0, 1)]
     thinned = join.sampler.thinned
     sides = zip((data.left, data.right), (state.left_admission, state.right_admission), thinned, strict=True)
-    unseen = 0.0
+    unseen = missed = 0.0
     if any((admission[admission > 0.0] < 1.0).any() for admission in (state.left_admission, state.right_admission)):
         streams = [
             (int((encoded.codes >= 0).sum()), (admission * coin)[coin > 0.0]) for encoded, admission, coin in sides
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
+        missed = not_stood_for(streams)
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     coins = ((at[0], thinned[0][at[0]]), (at[1], thinned[1][at[1]]))
-    return KeySample(weight, level, key, unseen, coins)
+    return KeySample(weight, level, key, unseen, coins, missed)
 
 
 def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySample:
