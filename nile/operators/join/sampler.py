@@ -22,6 +22,7 @@ from nile.operators.common.data import JoinInput
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.cells import cells_of_plan, set_off
+from nile.operators.join.spending import kept_back, planned_from
 from nile.preferences import state as st
 from nile.preferences.phases import two_phases
 from nile.preferences.strata import FIRM, SLOTS, Strata, best_strata, sizes_of
@@ -55,8 +56,6 @@ _LEAST_COLUMNS = 64
 _OF_ITS_OWN = 0.5
 _LUCK = 1.0  # of the times that a listed key was seen, so many are luck: it is listed for them
 _MOST_SEGMENTS = 8
-BLOCKS = 256
-"""Parts of the input of which each knows what is planned to be spent in it."""
 
 
 def is_sampled(plan: JoinPlan) -> bool:
@@ -139,7 +138,11 @@ class Sampler:
         strata = strata if phases is None else phases.strata
         drawing = strata.cost - strata.taking + (0.0 if phases is None else phases.handed)
         firm, held = strata.firm & (not ranges), strata.held * (not ranges)
-        to_come, held = _to_come(plan, data, begins, ends, strata.taking + price * sampled, drawing, held)
+        to_come, held = planned_from(plan, data, begins, ends, strata.taking + price * sampled, drawing, held)
+        cells = cells_of_plan(phases, float(_span(data) if plan.window is None else plan.window))
+        if not ranges:
+            scan = None if phases is None else float(prices[st.P_SCAN])
+            to_come += kept_back(taking, emitting, scan, strata.level.shape[1], cells["cells"].shape[0])
         if plan.budget.outputs is not None:
             strata = _drawn(strata, plan.budget.outputs / max(1.0, _pairs(plan, data)))
             to_come[:] = 0.0
@@ -164,7 +167,7 @@ class Sampler:
             block=np.zeros((2, strata.level.shape[1], sampling.BLOCK_FIELDS), np.int64),
             books=np.array([0.0, 0.0, 1.0, float(join_at_all.mean()), 0.0, 1.0, 0.0]),
             luck=np.zeros(1),
-            **cells_of_plan(phases, float(_span(data) if plan.window is None else plan.window)),
+            **cells,
             at=np.array([0, -1, 0, 0], np.int64),
             real=np.zeros(sampling.REAL_FIELDS),
         )
@@ -378,22 +381,3 @@ def _drawn(strata: Strata, rate: float) -> Strata:
     """Everything comes in, and so many of the pairs are drawn."""
     one = np.ones_like(strata.rate)
     return strata._replace(level=one, left=one, right=one, rate=np.full_like(strata.rate, min(1.0, rate)))
-
-
-def _to_come(
-    plan: JoinPlan, data: JoinInput, begins: Array, ends: Array, taking: Array, emitting: Array, held: Array
-) -> tuple[Array, Array]:
-    """What is planned to be spent from each of BLOCKS + 1 places on: tuples come evenly, pairs where they are.
-
-    And what is held of it.  taking, emitting, held: float64 [s], of each segment.
-    """
-    n = data.order.shape[0]
-    places = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
-    lengths = np.maximum(1, ends - begins)
-    by_tuple = np.repeat(taking / lengths, ends - begins)
-    pairs = data.costs - (plan.costs.insert + plan.costs.lookup)
-    found = np.maximum(1e-9, np.add.reduceat(pairs, begins)) if n else np.ones(1)
-    by_pair = pairs * np.repeat(emitting / found, ends - begins)
-    reached = np.concatenate([[0.0], np.cumsum(by_tuple + by_pair)])
-    kept = np.concatenate([[0.0], np.cumsum(held)])
-    return reached[-1] - reached[places], kept[-1] - np.interp(places, np.append(0, ends), kept)
