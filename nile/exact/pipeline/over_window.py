@@ -166,7 +166,6 @@ class OverWindow(Grouping):
                 there = line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
                 state.note(touches, words, there, places)
         out = self._delta(held, scratch)
-        scratch.space.end()
         if gone:
             stream.negative += gone
             line.forget()
@@ -236,7 +235,7 @@ class OverWindow(Grouping):
         cuts = [(int(ts.searchsorted(at)), min(gone, int(kernels.leaving(at, *window)))) for at in instants]
         cuts = sorted({(0, 0), *cuts, (come, gone)})
         scratch = Scratch(n, line.encoder.width, self._width)
-        at, began = scratch.space.roomy(n), scratch.space.roomy(n + 1)
+        at, began = roomy(n), roomy(n + 1)
         touch, pairs = scratch.tuples[2], scratch.pairs
         nulls = [False] * (len(cuts) - 1)
 

@@ -1,4 +1,4 @@
-"""Memory that Arrow owns: of columns, handed to kernels without a copy, and of arrays that kernels write into."""
+"""Columns of Arrow's, handed to kernels without a copy, and arrays that kernels write into."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.arrow import pa
+from nile.exact.state.reused import address, reused
 
 __all__ = ["in_lines", "lent", "lent_together", "roomy"]
 
@@ -22,11 +22,6 @@ _LARGE = 1 << 17
 """Bytes from which on memory that numpy lets go of goes back to the system."""
 
 
-def _address(array: Array) -> int:
-    place: int = array.__array_interface__["data"][0]  # `ctypes` says it, too, in ten times as long
-    return place
-
-
 class _Memory:
     """What numpy makes an array of; keeps the owners of the memory."""
 
@@ -35,20 +30,19 @@ class _Memory:
     def __init__(self, first: Array, length: int, owners: Sequence[Array]) -> None:
         self.owners = owners
         self.__array_interface__ = {
-            "shape": (length,), "typestr": first.dtype.str, "data": (_address(first), False), "version": 3,
+            "shape": (length,), "typestr": first.dtype.str, "data": (address(first), False), "version": 3,
         }  # fmt: skip
 
 
 def roomy(n: int, dtype: Any = np.int64) -> Array:
-    """An array [n] with anything in it, as of `np.empty`; a large one in Arrow's memory.
+    """An array [n] with anything in it, as of `np.empty`; a large one in memory that was used before.
 
-    Arrow keeps that when an array is let go.  Of numpy's the system clears every page again, under one lock for all
-    threads: a third of the time of writing pairs, or of a push.
+    Of numpy's the system clears every page again, under one lock for all threads: a third of the time of writing pairs,
+    or of a push.
     """
     if n <= _FEW:
         return np.empty(n, dtype)
-    size = n * np.dtype(dtype).itemsize
-    return np.empty(n, dtype) if size < _LARGE else np.frombuffer(pa.allocate_buffer(size), dtype)
+    return np.empty(n, dtype) if n * np.dtype(dtype).itemsize < _LARGE else reused(n, dtype)
 
 
 def in_lines(shape: Sequence[int], fill: Any, dtype: Any) -> Array:
@@ -58,7 +52,7 @@ def in_lines(shape: Sequence[int], fill: Any, dtype: Any) -> Array:
     """
     n, size = math.prod(shape), np.dtype(dtype).itemsize
     room = np.empty(n * size + _LINE, np.uint8)
-    begin = -_address(room) % _LINE
+    begin = -address(room) % _LINE
     array: Array = room[begin : begin + n * size].view(dtype).reshape(shape)
     array[...] = fill
     return array
@@ -85,7 +79,7 @@ def lent_together(parts: Sequence[Array], dtype: Any = np.int64) -> Array:
     given = [part for part in parts if part.shape[0]]
     if not given:
         return np.zeros(0, dtype)
-    begins = [_address(part) for part in given]
+    begins = [address(part) for part in given]
     if all(begin + part.nbytes == after for begin, part, after in zip(begins, given, begins[1:], strict=False)):
         return np.asarray(_Memory(given[0], sum(part.shape[0] for part in given), given))
     return np.concatenate(given)

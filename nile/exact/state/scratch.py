@@ -7,8 +7,8 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from nile.exact.state.arrow import Array
+from nile.exact.state.lent import roomy
 from nile.exact.state.totals.states import Linear, Touches
-from nile.exact.state.workspace import Workspace
 
 __all__ = ["ROOM", "Scratch", "View"]
 
@@ -24,12 +24,10 @@ class Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
     DERIVED: ClassVar = (
-        "space", "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs",
+        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs",
     )  # fmt: skip
 
     def __init__(self, room: int, words: int, width: int) -> None:
-        self.space = Workspace()
-        roomy = self.space.roomy
         self.tuples = roomy(3 * room).reshape(3, room)
         self.signs = roomy(room, np.int8)
         self.codes = roomy(room)
