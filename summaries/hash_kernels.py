@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.summaries.kernels import U8, kernel
+from nile.summaries.kernels import U8, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 Word = Any  # an unsigned 64-bit integer, which wraps: numpy's to Python, a machine word to the compiler
@@ -59,9 +59,9 @@ def _final(k: Word) -> Word:
     return k ^ (k >> U8(33))
 
 
-@kernel
-def murmur(data: Array, begin: int, end: int, seed: Word) -> Word:
-    """The low 64 bits of MurmurHash3 x64-128 of data[begin:end] (uint8): what mmh3 gives."""
+@inlined
+def _murmur(data: Array, begin: int, end: int, seed: Word) -> tuple[Word, Word]:
+    """The low and the high 64 bits of MurmurHash3 x64-128 of data[begin:end] (uint8): what mmh3 gives."""
     h1 = U8(seed)
     h2 = U8(seed)
     length = end - begin
@@ -97,7 +97,23 @@ def murmur(data: Array, begin: int, end: int, seed: Word) -> Word:
     h2 += h1
     h1 = _final(h1)
     h2 = _final(h2)
-    return h1 + h2
+    h1 += h2
+    return h1, h1 + h2
+
+
+@kernel
+def murmur(data: Array, begin: int, end: int, seed: Word) -> Word:
+    """The low 64 bits of MurmurHash3 x64-128 of data[begin:end] (uint8)."""
+    low, _ = _murmur(data, begin, end, seed)
+    return low
+
+
+@kernel
+def murmur_whole(data: Array, out: Array) -> None:
+    """All 128 bits of MurmurHash3 x64-128 of data (uint8 [n]), without a seed: uint64 [2], the low ones first."""
+    low, high = _murmur(data, 0, data.shape[0], U8(0))
+    out[0] = low
+    out[1] = high
 
 
 @kernel

@@ -179,7 +179,10 @@ class History:
         """Columns of rows (int64 [n], any order, repeats allowed), in the order asked."""
         names = self._check_columns(self.schema.names if columns is None else columns)
         schema = pa.schema([self.schema.field(name) for name in names])
-        found = [(part.take(rows, names), to) for part, rows, to in self._located(ordinals)]
+        located = list(self._located(ordinals))
+        for part, rows, _ in located:  # the disk brings the pages of all while the first are looked at
+            part.want(rows, names)
+        found = [(part.take(rows, names), to) for part, rows, to in located]
         if not found:
             return schema.empty_table()
         table = pa.Table.from_batches([batch for batch, _ in found], None if names else found[0][0].schema)

@@ -51,16 +51,20 @@ def rows_by_key(codes: Array, place: Array, at: Array, positions: Array) -> None
 def rows_within(starts: Array, rows: Array, low: int, high: int, entries: Array, ends: Array, out: Array) -> int:
     """The rows low..high-1 of every entry, entry after entry: how many entries have any.
 
-    starts: int64 [k + 1], where each entry's rows begin; rows: uint32.  entries: int64 [k], which they are; ends:
-    int64 [k + 1], from 0, where the rows of each end in `out`, int64 [high - low].
+    starts: int64 [k + 1], where each entry's rows begin; rows: uint32, ascending in an entry.  entries: int64 [k],
+    which they are; ends: int64 [k + 1], from 0, where the rows of each end in `out`, int64 [high - low].  Cost:
+    O(k + rows from `low` on).
     """
     n = 0
     at = 0
     ends[0] = 0
     for e in range(starts.shape[0] - 1):
-        for i in range(starts[e], starts[e + 1]):
+        first = starts[e + 1]
+        while first > starts[e] and np.int64(rows[first - 1]) >= low:
+            first -= 1
+        for i in range(first, starts[e + 1]):
             row = np.int64(rows[i])
-            if low <= row < high:
+            if row < high:
                 out[at] = row
                 at += 1
         if at > ends[n]:

@@ -56,6 +56,9 @@ class Rows(ABC):
     def take(self, rows: Array, columns: Sequence[str]) -> pa.RecordBatch:
         """Columns of some rows (int64 [n], ascending, counted from this part's first)."""
 
+    def want(self, rows: Array, columns: Sequence[str]) -> None:  # noqa: B027
+        """Have the disk bring what `take` of the same reads, where that is to be read: it comes meanwhile."""
+
     @abstractmethod
     def times_of(self, rows: Array) -> Array:
         """ts of some rows (int64 [n], ascending, counted from this part's first): int64 [n] ns."""

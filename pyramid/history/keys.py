@@ -195,6 +195,9 @@ class KeyIndex(ABC):
     def want(self, *, heavy: bool) -> None:  # noqa: B027
         """Have the disk bring the list of heavy keys, else the sketch, where that is to be read: it comes meanwhile."""
 
+    def want_keys(self, hashes: Array) -> None:  # noqa: B027
+        """Have the disk bring what `look_up` of these hashes (uint64 [n]) and `same` read; it comes meanwhile."""
+
     @property
     def heavy(self) -> HeavyKeys:
         """That list.  Raises LookupError where there is none."""
@@ -355,7 +358,8 @@ class HotIndex(KeyIndex):
         return self.entry_values.take(pa.array(entries, pa.int64()))
 
     def within(self, begin: int, end: int) -> Within | None:
-        """The keys of rows begin..end-1 (ordinals, all of this index); None where they are read sooner.  O(tuples)."""
+        """The keys of rows begin..end-1 (ordinals, all of this index); None where they are read sooner.  O(keys +
+        tuples from `begin` on)."""
         n = end - begin
         if self.keyed > MORE * n:
             return None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import mmh3
 import numpy as np
@@ -26,6 +26,12 @@ import numpy as np
 from nile.summaries.envelope import Envelope, pack, unpack
 from nile.summaries.errors import EnvelopeError, StoreCorrupt, StoreTooNew
 from nile.summaries.heavy import pa
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.summaries import hash_kernels
+else:
+    hash_kernels = lazy("nile.summaries.hash_kernels")
 
 __all__ = ["PageFile", "PageWriter", "blocks", "packed_batch", "unpacked_batch"]
 
@@ -40,6 +46,8 @@ _LONGEST_PAGE = 1 << 31
 _MOST_PACKED = 255  # how many bytes LZ4 can make of one
 _AHEAD = 1 << 17
 """Bytes that are asked of the disk where a page is read that follows the one before: those behind it are next."""
+_LONG = 1 << 16
+"""Bytes of a page that take some 10 us to check."""
 _KEPT_SHARE = 0.9  # a page is stored packed when that saves a tenth
 
 
@@ -52,8 +60,18 @@ def _blake2b(piece: memoryview) -> bytes:
     return blake2b(piece, digest_size=32).digest()
 
 
+def _murmur(piece: memoryview) -> bytes:
+    """MurmurHash3 x64-128 of a page; of a long one by a kernel, as others may want the interpreter meanwhile."""
+    if len(piece) < _LONG:
+        found: bytes = mmh3.mmh3_x64_128_digest(piece)
+        return found
+    out = np.empty(2, np.uint64)
+    hash_kernels.murmur_whole(np.frombuffer(piece, np.uint8), out)
+    return out.astype("<u8", copy=False).tobytes()
+
+
 _SUMS: Mapping[int, tuple[str, int, Callable[[memoryview], bytes]]] = MappingProxyType(
-    {1: ("page.digest", 32, _blake2b), 2: ("page.sum", 16, mmh3.mmh3_x64_128_digest)}
+    {1: ("page.digest", 32, _blake2b), 2: ("page.sum", 16, _murmur)}
 )
 """By version: the footer's array with the checksums of pages, the bytes of one, what makes it."""
 

@@ -126,12 +126,13 @@ class StoredRows(Rows):
         return self._together(parts, columns)
 
     def take(self, rows: Array, columns: Sequence[str]) -> pa.RecordBatch:
-        chunks = list(_by_chunk(rows))
-        at = [self._schema.get_field_index(name) + 1 for name in columns]
-        pages = np.array([[c] for c, _ in chunks]) * (len(self._schema) + 1) + np.array(at, np.int64)
-        self._pages.want(pages.ravel())
-        parts = [self._batch(c, columns).take(pa.array(inner)) for c, inner in chunks]
+        parts = [self._batch(c, columns).take(pa.array(inner)) for c, inner in _by_chunk(rows)]
         return self._together(parts, columns)
+
+    def want(self, rows: Array, columns: Sequence[str]) -> None:
+        at = np.array([self._schema.get_field_index(name) + 1 for name in columns], np.int64)
+        pages = np.unique(rows // CHUNK)[:, None] * (len(self._schema) + 1) + at
+        self._pages.want(pages.ravel())
 
     def times_of(self, rows: Array) -> Array:
         return _joined([self._times(c)[inner] for c, inner in _by_chunk(rows)])

@@ -169,10 +169,7 @@ class WarmIndex(KeyIndex):
         if not self.keys or not n:
             return found
         self.reads += int(np.unique(self.bucket_of(hashes)).shape[0])
-        page = np.searchsorted(self._first, hashes, side="left")
-        here = page[page < self._first.shape[0]]
-        here = here[self._first[here] == hashes[page < self._first.shape[0]]]
-        self._check_entries(np.unique(np.concatenate([np.maximum(page - 1, 0), here])))
+        self._check_entries(self._pages_of(hashes))
         history_kernels.find_paged(self._words, self._halves, self._at, self._first, ENTRIES, self.keys, hashes, *found)
         for i in np.flatnonzero(found.entries > 1):  # values that share a hash: these may go on in further pages
             self._check_entries(
@@ -180,6 +177,19 @@ class WarmIndex(KeyIndex):
             )
         if (found.begin > found.end).any() or int(found.end.max()) > self.keyed:
             self._pages.corrupt("directory", "rows within the index", "others")
+        return found
+
+    def want_keys(self, hashes: Array) -> None:
+        if self.keys and hashes.shape[0]:
+            pages = self._pages_of(hashes)
+            self._pages.want(np.concatenate([self._directory[pages], self._values[pages]]))
+
+    def _pages_of(self, hashes: Array) -> Array:
+        """The pages of the directory in which entries of hashes (uint64 [n], n > 0) would begin: int64, ascending."""
+        page = np.searchsorted(self._first, hashes, side="left")
+        here = page[page < self._first.shape[0]]
+        here = here[self._first[here] == hashes[page < self._first.shape[0]]]
+        found: Array = np.unique(np.concatenate([np.maximum(page - 1, 0), here]))
         return found
 
     def _entries(self, begin: int, end: int, place: int, after: int) -> tuple[Array, Array]:

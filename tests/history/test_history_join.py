@@ -360,3 +360,24 @@ def test_an_index_in_a_file_compares_keys_as_one_in_memory(tmp_path: Any, kind: 
         expected = hot.ordinals(0, hot.keyed)[places].tolist()
         assert index.ordinals_at(places).tolist() == hot.ordinals_at(places).tolist() == expected
         assert KeyIndex.ordinals_at(index, places).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["desc", "asc", "weighted"])
+def test_what_a_join_reads_of_files_is_read_once_and_told(tmp_path: Any, kind: str) -> None:
+    rng = np.random.default_rng(7)
+    with StoreDirectory.open(tmp_path / "store") as directory:
+        left, right = (
+            history([f"k{k}" for k in rng.integers(0, 3_000, 2_048)], name, segment=256, directory=directory, memory=1)
+            for name in "lr"
+        )
+        for each in (left, right):
+            each.settle()
+        join: HistoryJoin
+        if kind == "asc":
+            join = OutlierJoin(side(left), side(right), cap=4)
+        else:
+            join = DescendingJoin(side(left), side(right)) if kind == "desc" else WeightedJoin(side(left), side(right))
+        assert found(join)
+        indices = [index for each in (left, right) for index in each.indices("key")]
+        assert {index.tier for index in indices} == {"warm"}
+        assert join.figures.bytes == {"warm": sum(index.bytes_read for index in indices)}

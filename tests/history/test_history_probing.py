@@ -81,9 +81,10 @@ def test_keys_by_an_index_are_told_from_others_by_value(kind: pa.DataType) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_within_is_what_its_twin_in_python_finds(seed: int) -> None:
     chance = np.random.default_rng(seed)
-    counts = chance.integers(1, 6, 40)
+    counts = chance.integers(0, 6, 40)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    rows = chance.permutation(int(starts[-1])).astype(np.uint32)
+    entry = chance.permutation(np.repeat(np.arange(40), counts))
+    rows = np.argsort(entry, kind="stable").astype(np.uint32)  # ascending in an entry
     low, high = sorted(chance.integers(0, int(starts[-1]) + 1, 2).tolist())
     entries, ends, out = np.empty(40, np.int64), np.empty(41, np.int64), np.empty(high - low, np.int64)
     n = history_kernels.rows_within(starts, rows, low, high, entries, ends, out)

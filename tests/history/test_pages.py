@@ -5,10 +5,11 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
+import mmh3
 import numpy as np
 import pytest
 
-from nile.pyramid.history.pages import PageFile, PageWriter
+from nile.pyramid.history.pages import _LONG, PageFile, PageWriter, _murmur
 from nile.summaries.errors import StoreCorrupt
 
 SIZES = (0, 1, 15, 16, 17, 100)
@@ -41,6 +42,20 @@ def test_every_changed_bit_of_a_page_is_told_and_the_other_pages_are_still_read(
             held.check(np.array([1, 0]))
         assert bytes(held.page(1)) == pages[1]
     assert bytes(opened(good).page(0)) == pages[0]
+
+
+def test_a_long_page_which_a_kernel_checks_is_told_too_and_has_the_checksum_of_any_other() -> None:
+    rng = np.random.default_rng(1)
+    page = rng.integers(0, 256, _LONG + 5, np.uint8).tobytes()
+    good = file_of([page])
+    assert _murmur(memoryview(page)) == mmh3.mmh3_x64_128_digest(page)
+    assert bytes(opened(good).page(0)) == page
+    at = int(opened(good).at(np.array([0]))[0])
+    for bit in rng.integers(0, 8 * len(page), 50).tolist():
+        bad = bytearray(good)
+        bad[at + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(StoreCorrupt, match="page 0: needed checksum"):
+            opened(bytes(bad)).page(0)
 
 
 def test_pages_that_changed_places_or_were_overwritten_by_another_are_told() -> None:

@@ -101,6 +101,14 @@ def test_text_hashes_are_those_of_mmh3_at_every_length_and_place(seed: int, behi
     assert expected == last.tolist()
 
 
+def test_the_hash_of_whole_bytes_is_that_of_mmh3() -> None:
+    data = np.random.default_rng(5).integers(0, 256, 4_099, dtype=np.uint8)
+    out = np.empty(2, np.uint64)
+    for length in (*range(49), 4_096, 4_099):
+        hash_kernels.murmur_whole(data[:length], out)
+        assert tuple(out.tolist()) == mmh3.hash64(data[:length].tobytes(), 0, signed=False)
+
+
 @law
 @given(texts=st.lists(st.text(max_size=40) | st.none(), max_size=20))
 def test_a_text_column_hashes_its_utf8_bytes_like_mmh3(texts: list[str | None]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Ranges, together
 from nile.operators.history.keys import ProbeKeys
-from nile.operators.history.lookup import Listed, Matches, bounds_of, listed_of
+from nile.operators.history.lookup import Listed, Matches, bounds_of, listed_of, read_ahead
 from nile.summaries.estimate import Estimate
 from nile.summaries.lazy import lazy
 
@@ -68,6 +68,7 @@ class DescendingJoin(HistoryJoin):
 
     def __init__(self, left: HistorySide, right: HistorySide, *, output: str = "pairs") -> None:
         super().__init__(left, right, output=output)
+        read_ahead(self._segments)
         self._reported = 0
         self._pending = 0
         self._most = 0

@@ -94,15 +94,16 @@ class HistoryJoin(ABC):
     _heavy_first = False
     """Whether lists of heavy keys are read ahead rather than sketches."""
 
-    def __init__(self, left: HistorySide, right: HistorySide, *, output: str = "pairs") -> None:
+    def __init__(self, left: HistorySide, right: HistorySide, *, output: str = "pairs", whole: bool = False) -> None:
+        """whole: whether its segments tell of all tuples of the other side's history, asked about or not."""
         self.figures = HistoryFigures()
         self.output = output
         self.swapped = right.tuples < left.tuples
         self.probe, self.other = (right, left) if self.swapped else (left, right)
+        begin, end = (0, self.other.history.tuples) if whole else (self.other.begin, self.other.end)
         self._segments = segments_of(
-            self.other.history, self.other.column, self.other.begin, self.other.end, self.figures,
-            heavy_first=self._heavy_first,
-        )  # fmt: skip
+            self.other.history, self.other.column, begin, end, self.figures, heavy_first=self._heavy_first
+        )
         self._passed = 0
 
     @abstractmethod

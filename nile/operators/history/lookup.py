@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.history.kernels")
 
-__all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "segments_of"]
+__all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "listed_of", "read_ahead", "segments_of"]
 
 Array = np.ndarray[Any, Any]
 _Told = TypeVar("_Told")
@@ -92,7 +92,8 @@ class Listed(NamedTuple):
 class Segment:
     """One key index of a column of `kind`, asked within ordinals [begin, end).
 
-    heavy_first: its list of heavy keys is read ahead, where it has one, and its sketch when it is asked.
+    heavy_first: it is asked for its list of heavy keys first, where it has one.  ahead: the bytes that reading what
+    it is asked first takes (`read_ahead`).
     """
 
     def __init__(
@@ -107,11 +108,7 @@ class Segment:
         self._read = np.zeros(index.buckets, bool)
         self._cells: Array | None = None
         self.heavy_first = heavy_first and index.lists_heavy
-        at_hand = index.heavy_at_hand if self.heavy_first else index.sketch_at_hand
-        self._ahead = _READ
-        if not at_hand:
-            index.want(heavy=self.heavy_first)
-            self._ahead = _readers().submit(_heavy_of if self.heavy_first else _sketch_of, index)
+        self.ahead = _READ
 
     @property
     def reading(self) -> float:
@@ -163,7 +160,7 @@ class Segment:
 
         For a reader thread; only one at a time, so that nothing is read twice.
         """
-        read, self._ahead = self._ahead.result(), _READ
+        read, self.ahead = self.ahead.result(), _READ
         before = self.index.bytes_read
         return question(), read + self.index.bytes_read - before
 
@@ -278,6 +275,22 @@ def _readers() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_readers.cache_clear)
 
 
+def read_ahead(segments: Sequence[Segment]) -> None:
+    """Read what segments are asked first, in this order, two at a time, while the caller looks at keys.
+
+    The disk is asked for all of it before anything is looked at: that is done when the last has come from it, and most
+    of the rest is checksums.
+    """
+    unread = [
+        each for each in segments
+        if not (each.index.heavy_at_hand if each.heavy_first else each.index.sketch_at_hand)
+    ]  # fmt: skip
+    for segment in unread:
+        segment.index.want(heavy=segment.heavy_first)
+    for segment in unread:
+        segment.ahead = _readers().submit(_heavy_of if segment.heavy_first else _sketch_of, segment.index)
+
+
 def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
     """What the heavy keys of each say of probing keys.  Each must be `heavy_first`."""
     questions = [partial(segment.listed, keys) for segment in segments]
@@ -328,8 +341,7 @@ def segments_of(
 ) -> list[Segment]:
     """The key indices of a column that overlap ordinals [begin, end), oldest first.
 
-    Their sketches are read from now on, two at a time, while the caller looks at keys: most of a first reading is a
-    checksum.  heavy_first: instead the lists of heavy keys of those that have one.
+    heavy_first: whether those that have a list of heavy keys are asked for that first, and not their sketch.
     They are held, so they stay as they are whatever the history does later.
     """
     kind = history.schema.field(column).type

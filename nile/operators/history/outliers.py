@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Pairs
 from nile.operators.history.keys import ProbeKeys
-from nile.operators.history.lookup import Matches, Segment, bounds_of, segments_of
+from nile.operators.history.lookup import Matches, Segment, bounds_of, read_ahead, segments_of
 from nile.summaries.estimate import Estimate
 
 __all__ = ["OutlierJoin"]
@@ -40,18 +40,17 @@ class OutlierJoin(HistoryJoin):
     """
 
     def __init__(self, left: HistorySide, right: HistorySide, *, cap: int) -> None:
-        super().__init__(left, right)
+        super().__init__(left, right, whole=True)
         self.cap = cap
         self._own = self.probe.history is self.other.history and self.probe.column == self.other.column
-        history = self.other.history
-        sides = [(segment, True) for segment in segments_of(
-            history, self.other.column, 0, history.tuples, self.figures)]  # fmt: skip
+        sides = [(segment, True) for segment in self._segments]
         if not self._own:
             history = self.probe.history
             sides += [(segment, False) for segment in segments_of(
                 history, self.probe.column, 0, history.tuples, self.figures)]  # fmt: skip
         self._sides: list[tuple[Segment, bool]] = sides
         self._largest_first = sorted(range(len(sides)), key=lambda s: -sides[s][0].index.tuples)
+        read_ahead([sides[s][0] for s in self._largest_first])
         self._reported = 0
         self._decided = 0
         self._most = 0
@@ -144,6 +143,10 @@ class OutlierJoin(HistoryJoin):
         counted = np.zeros(batch.shape[0], np.int64)
         to_come = most[:, batch].sum(axis=0)
         parts: list[tuple[int, Matches]] = []
+        for s in order.tolist():  # hardly any of those that may be here is ruled out by what the others have
+            segment, far = sides[s]
+            if far:
+                segment.index.want_keys(keys.hashes[batch[most[s, batch] > 0]])
         for s in order.tolist():
             segment, far = sides[s]
             upper = most[s, batch]

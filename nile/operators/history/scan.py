@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history.blocks import blocks_of
 from nile.operators.history.keys import ProbeKeys
-from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, segments_of
+from nile.operators.history.lookup import HistoryFigures, Matches, bounds_of, read_ahead, segments_of
 from nile.operators.history.ruling import NOWHERE, left_of, outside
 from nile.summaries.lazy import lazy
 
@@ -102,6 +102,7 @@ class KeyScan:
             else:
                 figures.passed += high - low
         self._descending = descending
+        read_ahead(self._segments)
 
     def steps(self) -> Scan:
         """Ordinals of them, ascending in a step; coverage: the share of the certain upper bound that was dealt with."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.history.join import HistoryJoin, HistorySide, Output, Pairs, together
 from nile.operators.history.keys import ProbeKeys
-from nile.operators.history.lookup import Matches, bounds_of
+from nile.operators.history.lookup import Matches, bounds_of, read_ahead
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.estimate import Estimate
 from nile.summaries.lazy import lazy
@@ -49,6 +49,7 @@ class WeightedJoin(HistoryJoin):
                 f"progressive join WITH PREFERENCE weighted: needed a side of at most {MOST_PROBING:,} tuples, whose "
                 f"keys are held; got {self.probe.tuples:,}; bound the time of one side, or say desc"
             )
+        read_ahead(self._segments)
 
     def steps(self) -> Iterator[Output | None]:
         keys = yield from self._keys(self.probe.begin, self.probe.end)
