@@ -87,6 +87,11 @@ def event_times(column: pa.Array) -> EventTimes:
     return EventTimes(ns, reason)
 
 
+def instants(ns: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """Event times, int64 [n] ns, as a column of timestamps of a type that has them all."""
+    return pa.array(ns).view(pa.timestamp("ns", kind.tz)).cast(kind)
+
+
 def _ticks(column: pa.Array) -> tuple[np.ndarray, int]:
     """A column of whole ticks as int64 (0 where null) and nanoseconds a tick."""
     kind, types = column.type, pa.types

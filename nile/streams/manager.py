@@ -20,9 +20,9 @@ from nile.base.durations import MAX_DURATION
 from nile.base.plain import can_be_ordered, decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
-from nile.base.times import TIME_REASONS, check_time_type, event_times
+from nile.base.times import TIME_REASONS, check_time_type, event_times, instants
 from nile.exact.state.columns import Columns, columns_of
-from nile.exact.state.lent import lent
+from nile.exact.state.lent import lent, lent_together
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
@@ -205,11 +205,11 @@ class StreamManager:
         Tables in memory come in the pieces that they are made of, and their times are looked at once for all readings.
         """
         known, spec = self._in_order(), self.spec
+        if known is None and isinstance(self.source, ParquetSource) and allowed_room() is None:
+            yield from self._whole_files(self.source, max(rows, _LONG))
+            return
         if known is None:
-            # Files give long pieces for less a row than short ones, which would be put together again.
-            long = isinstance(self.source, ParquetSource) and allowed_room() is None
-            size = max(rows, _LONG) if long else rows
-            yield from self.batches(size)
+            yield from self.batches(rows)
             return
         source, times = known
         self._begin()
@@ -219,6 +219,30 @@ class StreamManager:
                 key = plain(key)
             ts = times[self._next_ordinal : self._next_ordinal + len(piece)]
             yield self.batch(Run(ts, key, _NO_ROWS, _carried(piece, spec.carry) if spec.carry else None))
+
+    def _whole_files(self, source: ParquetSource, rows: int) -> Iterator[TupleBatch]:
+        """Files in long pieces: short ones cost more a row, and would be put together again.
+
+        Times that are all good and in order are kept, and are not read again while the files are unchanged.
+        """
+        spec, kind = self.spec, source.schema.field(self.spec.time).type
+        keeps = spec.where is None and spec.lateness is None and pa.types.is_timestamp(kind)
+        stamp = source.stamp if keeps else None
+        times = source.times.get(spec.time, stamp)
+        if times is not None:
+            self._begin()
+            names = tuple(name for name in self._columns if name != spec.time or name in spec.carry)
+            for at, columns in source.unchanged(stamp, names, rows, self.threads):
+                ts = times[at]
+                key = columns.column(spec.key) if spec.key in names else instants(ts, kind)
+                yield self.batch(Run(ts, key, _NO_ROWS, _carried(columns, spec.carry) if spec.carry else None))
+            return
+        read = []
+        for batch in self.batches(rows):
+            read.append(batch.ts)
+            yield batch
+        if stamp is not None and not self.accounting.rejected and source.stamp == stamp:
+            source.times.put(spec.time, stamp, lent_together(read))
 
     def admitted(self, raw: RawBatch, largest_dictionary: int = 65_536) -> Admitted:
         """The rows that are tuples, and the broken ones; nothing changes before `take`."""

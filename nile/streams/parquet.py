@@ -16,11 +16,13 @@ import numpy as np
 
 from nile.base.plain import plain_array, plain_schema, plain_type
 from nile.base.raw import RawBatch, check_columns
+from nile.base.unchanged import Kept, Stamp, stamp_of
 from nile.streams.files import existing_file, existing_path
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa, pq
 
 _SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
+_MOST_TOGETHER = 1 << 31  # bytes of parts of a column that are put together
 _PREPARED = ["key", "ordinal", "ts"]
 
 
@@ -34,6 +36,8 @@ class ParquetSource:
     def __init__(self, path: str | Path, *, name: str | None = None) -> None:
         """Reads the footers. Raises SourceMissing, or SourceError for an empty, truncated or foreign file."""
         self.name = name or str(path)
+        self.times = Kept()
+        """Event times of columns that were read and all are good and in order, int64 [rows] ns."""
         found = existing_path(path, "Parquet file")
         self._files = _parts(found) if found.is_dir() else [existing_file(path, "Parquet file")]
         self._metadata: list[Any] = []
@@ -63,6 +67,11 @@ class ParquetSource:
         self.schema = schema
 
     @property
+    def stamp(self) -> Stamp | None:
+        """What the files are like now, to tell whether they have changed since; None where that cannot be told."""
+        return stamp_of(self._files)
+
+    @property
     def rows(self) -> int:
         """How many rows there are, by the footers."""
         return sum(int(metadata.num_rows) for metadata in self._metadata)
@@ -83,23 +92,41 @@ class ParquetSource:
                     return False
         return True
 
+    def unchanged(
+        self, stamp: Stamp | None, columns: Sequence[str], rows: int, threads: int | None
+    ) -> Iterator[tuple[slice, pa.RecordBatch]]:
+        """(which rows, `columns` of them), at most `rows` at a time, of files that are as the stamp says.
+
+        Raises SourceError where they change while they are read.
+        """
+        begin = 0
+        if not columns:
+            yield slice(0, self.rows), pa.record_batch([])
+        for raw in self.batches(columns, rows, threads) if columns else ():
+            if stamp_of(self._files) != stamp:
+                raise SourceError(f"{self.name}: changed while it was read; ask again once it is whole")
+            end = begin + raw.batch.num_rows
+            yield slice(begin, end), raw.batch
+            begin = end
+
     def batches(self, columns: Sequence[str], rows: int, threads: int | None = None) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError if a file is broken inside.
 
-        Columns are decoded at once, as many as there are cores, unless `threads` is 1.
+        Columns are decoded at once, as many as there are cores; where `threads` is 1 one after the other, so that only
+        one has what its decoding takes beside it: several times as much as a column.
         """
         check_columns(self.schema, columns, where=self.name)
         schema = pa.schema([self.schema.field(name) for name in columns])
         start = 1
         for file in self._files:
             with _reading(file), _open(file, self._encoded) as reader:
-                for batch in reader.iter_batches(batch_size=rows, columns=list(columns), use_threads=threads != 1):
-                    arrays = [plain_array(batch.column(batch.schema.get_field_index(name))) for name in columns]
+                for batch in _read(reader, list(columns), rows, threads):
+                    arrays = [plain_array(column) for column in batch]
                     if self.prepared and "ts" in columns:
                         position = list(columns).index("ts")
                         arrays[position] = arrays[position].cast(pa.timestamp("ns"))
-                    numbers = np.arange(start, start + len(batch), dtype=np.int64)
-                    start += len(batch)
+                    numbers = np.arange(start, start + len(arrays[0]), dtype=np.int64)
+                    start += len(numbers)
                     yield RawBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), numbers)
 
 
@@ -127,6 +154,49 @@ def _parts(directory: Path) -> list[Path]:
 
 def _open(file: Path, encoded: Sequence[str]) -> Any:
     return pq.ParquetFile(file, read_dictionary=list(encoded) or None, pre_buffer=False)
+
+
+def _read(reader: Any, columns: list[str], rows: int, threads: int | None) -> Iterator[list[Any]]:
+    """The columns, at most `rows` of them at a time."""
+    for groups in _groups(reader.metadata, rows) if threads == 1 else [None]:
+        found = [] if groups is None else [_column(reader, name, rows, groups) for name in columns]
+        if found and all(column is not None for column in found):
+            yield found
+            continue
+        batches = reader.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=threads != 1)
+        for batch in batches:
+            yield [batch.column(batch.schema.get_field_index(name)) for name in columns]
+
+
+def _groups(metadata: Any, rows: int) -> Sequence[list[int] | None]:
+    """The row groups, as many together as have at most `rows`; None for all, where one has more."""
+    found: list[list[int]] = []
+    together = rows
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group).num_rows
+        if size > rows:
+            return [None]
+        if together + size > rows:
+            found.append([])
+            together = 0
+        found[-1].append(group)
+        together += size
+    return found
+
+
+def _column(reader: Any, name: str, rows: int, groups: list[int]) -> Any:
+    """A column of row groups; None where one array does not hold it.  Once it is out, nothing keeps what decodes it."""
+    batches = reader.iter_batches(batch_size=rows, row_groups=groups, columns=[name], use_threads=False)
+    parts = [batch.column(batch.schema.get_field_index(name)) for batch in batches]
+    if len(parts) == 1:
+        return parts[0]
+    # Text comes in a part of each row group, and has no more than 2 GiB in one array; dictionaries are each one's own.
+    fits = sum(part.nbytes for part in parts) < _MOST_TOGETHER and not any(map(_is_dictionary, parts))
+    return pa.concat_arrays(parts) if parts and fits else None
+
+
+def _is_dictionary(column: Any) -> bool:
+    return bool(pa.types.is_dictionary(column.type))
 
 
 def _chunk(row_group: Any, column: str) -> Any:

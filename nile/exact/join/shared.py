@@ -47,7 +47,7 @@ def in_all(
     """
     if min(each.shape[0] for each in codes) < _SAMPLED:
         return None
-    kernels, factor = _kernels(), int(_FACTORS[0])
+    kernels, factor = _kernels(), _FACTORS[0]  # as Python's it would be one type or another, and compiled for both
     bits = (_BITS * sum(each.shape[0] for each in codes)).bit_length()
     how = (64 if keys <= 1 << bits else 64 - bits, factor)
     words = (min(keys, 1 << bits) >> 6) + 1
@@ -104,7 +104,7 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
         return kept, above
     kernels = _kernels()
     marks = np.zeros((above >> 6) + 1, np.uint64)
-    kernels.mark_keys(kept[0], marks, 64, int(_FACTORS[0]))  # one type of number, or a kernel is compiled for each
+    kernels.mark_keys(kept[0], marks, 64, _FACTORS[0])
     before = np.empty(marks.shape[0], np.int32)
     found = kernels.add_up(marks, before)
     out = tuple(np.empty(each.shape[0], np.int64) for each in kept)
