@@ -102,11 +102,11 @@ class ParquetSource:
         begin = 0
         if not columns:
             yield slice(0, self.rows), pa.record_batch([])
-        for raw in self.batches(columns, rows, threads) if columns else ():
+        for batch in self._batches(columns, rows, threads) if columns else ():
             if stamp_of(self._files) != stamp:
                 raise SourceError(f"{self.name}: changed while it was read; ask again once it is whole")
-            end = begin + raw.batch.num_rows
-            yield slice(begin, end), raw.batch
+            end = begin + batch.num_rows
+            yield slice(begin, end), batch
             begin = end
 
     def batches(self, columns: Sequence[str], rows: int, threads: int | None = None) -> Iterator[RawBatch]:
@@ -115,9 +115,14 @@ class ParquetSource:
         Columns are decoded at once, as many as there are cores; where `threads` is 1 one after the other, so that only
         one has what its decoding takes beside it: several times as much as a column.
         """
+        start = 1
+        for batch in self._batches(columns, rows, threads):
+            yield RawBatch(batch, np.arange(start, start + batch.num_rows))
+            start += batch.num_rows
+
+    def _batches(self, columns: Sequence[str], rows: int, threads: int | None) -> Iterator[pa.RecordBatch]:
         check_columns(self.schema, columns, where=self.name)
         schema = pa.schema([self.schema.field(name) for name in columns])
-        start = 1
         for file in self._files:
             with _reading(file), _open(file, self._encoded) as reader:
                 for batch in _read(reader, list(columns), rows, threads):
@@ -125,9 +130,7 @@ class ParquetSource:
                     if self.prepared and "ts" in columns:
                         position = list(columns).index("ts")
                         arrays[position] = arrays[position].cast(pa.timestamp("ns"))
-                    numbers = np.arange(start, start + len(arrays[0]), dtype=np.int64)
-                    start += len(numbers)
-                    yield RawBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), numbers)
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _is_rewritten(kind: pa.DataType) -> bool:

@@ -49,13 +49,13 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The columns of each reading of a file."""
     seen: list[tuple[str, ...]] = []
-    read = ParquetSource.batches
+    read = ParquetSource._batches
 
     def batches(self: ParquetSource, columns: Sequence[str], *given: Any) -> Iterator[Any]:
         seen.append(tuple(columns))
         return read(self, columns, *given)
 
-    monkeypatch.setattr(ParquetSource, "batches", batches)
+    monkeypatch.setattr(ParquetSource, "_batches", batches)
     return seen
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nile.exact.state.lent import roomy
+from nile.exact.state.lent import filled, roomy, taken
 
 LARGE = 50_000
 
@@ -19,6 +19,28 @@ def test_arrays_are_as_long_as_asked_and_may_be_written(n: int, dtype: Any) -> N
     array = roomy(n, dtype)
     array[:] = 7
     assert (array.shape, array.dtype, int((array == 7).sum())) == ((n,), dtype, n)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64])
+@pytest.mark.parametrize("n", [0, 10, 50_000])
+def test_full_arrays_and_elements_at_places_are_those_of_numpy(n: int, dtype: Any) -> None:
+    for _ in range(2):  # memory that had something else in it
+        full = filled(n, -1, dtype)
+        assert full.dtype == dtype
+        assert full.tolist() == [-1] * n
+        full[:] = np.arange(n)
+        at = np.random.default_rng(n).integers(0, n, 2 * n)
+        of = taken(full, at)
+        assert of.dtype == dtype
+        assert of.tolist() == full[at].tolist()
+        of[:] = 3
+
+
+def test_elements_of_large_arrays_lie_in_memory_that_serves_again() -> None:
+    before = pa.total_allocated_bytes()
+    of = taken(np.arange(LARGE), np.arange(LARGE)[::-1])
+    assert pa.total_allocated_bytes() - before == of.nbytes
+    assert of[0] == LARGE - 1
 
 
 def test_memory_of_large_arrays_is_given_back_once_the_last_view_of_it_has_gone() -> None:

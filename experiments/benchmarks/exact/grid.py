@@ -115,7 +115,7 @@ def _measured(chosen: Iterator[Cell], *, brief: bool = False) -> Result:
             f"keys by Zipf {EXPONENT:g}, as many of them as give the matches; tuples of a stream 10 ms apart",
             "DuckDB with all threads, in the fastest of its formulations in that cell (plain, buckets of two or four "
             "windows, one key where keys are numbers), from the same source; Polars where the whole window joins",
-            "Parquet: Nile keeps the times of files from the first run on, and reads them in the run that the peak is of",
+            "Parquet: Nile keeps the times of files from the first run on; the run that the peak is of reads them",
             "peak memory: of one run, in a process of its own that has joined 2,000 tuples before, beyond what it held "
             "then; in every tenth cell",
         ),

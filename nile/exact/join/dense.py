@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.threads import pieces_of, together, useful
+from nile.exact.state.lent import filled, roomy
 
 __all__ = ["FACTOR", "dense_codes"]
 
@@ -34,7 +35,7 @@ def dense_codes(
     bits = _LEAST
     table, known = _room(bits)
     count, fresh = 0, True
-    out = tuple(np.empty(each.shape[0], np.int64) for each in columns)
+    out = tuple(roomy(each.shape[0]) for each in columns)
     # Half of a table's slots are enough for what is given codes: more is not to be touched.
     largest = max(_LEAST, 1 + (min if shared else sum)(each.shape[0] for each in columns).bit_length())
     for numbers, codes in sorted(zip(columns, out, strict=True), key=lambda pair: pair[1].shape[0] if shared else 0):
@@ -61,6 +62,6 @@ def dense_codes(
 
 def _room(bits: int) -> tuple[Array, Array]:
     """A table, and numbers by code for half as many as it has slots; their count stands behind them."""
-    known = np.empty((1 << (bits - 1)) + 1, np.int64)
+    known = roomy((1 << (bits - 1)) + 1)
     known[-1] = 0
-    return np.zeros(1 << bits, np.int32), known
+    return filled(1 << bits, 0, np.int32), known

@@ -18,7 +18,7 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.parts import BLOCK, SIZE, Room
 from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, cores, together, useful
-from nile.exact.state.lent import roomy
+from nile.exact.state.lent import filled, roomy, taken
 
 __all__ = ["Lists", "Words", "suits", "with_rows"]
 
@@ -129,11 +129,11 @@ class Lists:
         above = _above(codes) if keys is None else keys
         at = None if whole else in_all(codes, above, threads=threads)
         if at is not None:
-            ts = tuple(each[kept] for each, kept in zip(ts, at, strict=True))
+            ts = tuple(taken(each, kept) for each, kept in zip(ts, at, strict=True))
             codes, above = kept_of(codes, at, above)
-            told = at if told is None else tuple(each[kept] for each, kept in zip(told, at, strict=True))
+            told = at if told is None else tuple(taken(each, kept) for each, kept in zip(told, at, strict=True))
         if words is not None and at is not None:
-            words = Words(tuple(each[kept] for each, kept in zip(words.of, at, strict=True)), words.make)
+            words = Words(tuple(taken(each, kept) for each, kept in zip(words.of, at, strict=True)), words.make)
         self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
         if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
             codes, above = dense_codes(codes, shared=True, threads=threads)
@@ -143,7 +143,7 @@ class Lists:
         # Rows by code are gone through once a thread: they must not be more than what is done with them.
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
-        self.rows = np.zeros((self._threads, above, 4), np.int32)
+        self.rows = filled(self._threads * above * 4, 0, np.int32).reshape(self._threads, above, 4)
         self._words, self._most = self._list(words)
 
     def _list(self, words: Words[Any] | None) -> tuple[Words[Any] | None, float]:

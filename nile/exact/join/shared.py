@@ -12,7 +12,7 @@ import numpy as np
 
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.threads import pieces_of, together, useful
-from nile.exact.state.lent import lent, roomy
+from nile.exact.state.lent import filled, lent, roomy, taken
 
 __all__ = ["in_all", "kept_of", "run_shared", "text_codes"]
 
@@ -87,7 +87,7 @@ def in_all(
             if kernels.marked_places(each, marks, *how, step, 0, looked_at) > many * _SAMPLED:
                 return None
         kept = [places(each, marks)]
-        rest = each[kept[0]]
+        rest = taken(each, kept[0])
     marks = marked(rest)
     return *kept, *(places(each, marks) for each in codes[1:])
 
@@ -99,7 +99,7 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
     rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that is kept; codes far
     apart, or so few that they are near anyway, stay as they are.
     """
-    kept = tuple(each[at] for each, at in zip(codes, places, strict=True))
+    kept = tuple(taken(each, at) for each, at in zip(codes, places, strict=True))
     if not _NEAR < above <= _BITS * sum(each.shape[0] for each in codes):
         return kept, above
     kernels = _kernels()
@@ -107,7 +107,7 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
     kernels.mark_keys(kept[0], marks, 64, _FACTORS[0])
     before = np.empty(marks.shape[0], np.int32)
     found = kernels.add_up(marks, before)
-    out = tuple(np.empty(each.shape[0], np.int64) for each in kept)
+    out = tuple(roomy(each.shape[0]) for each in kept)
     for each, rank in zip(kept, out, strict=True):
         kernels.ranks(each, marks, before, rank)
     return out, found
@@ -148,14 +148,14 @@ def text_codes(
     _in_pieces(words, threads, hash_texts)
     places = in_all(words, 1 << 63, threads=threads) if shared else None
     if places is not None:
-        words = [each[at] for each, at in zip(words, places, strict=True)]
+        words = [taken(each, at) for each, at in zip(words, places, strict=True)]
     codes, distinct = dense_codes(words, shared=shared, threads=threads)
     at = tuple(np.arange(each.size) for each in texts) if places is None else places
     if not _alike(codes, at, texts, distinct, shared, threads):
         return None
     if places is None:
         return codes, distinct
-    spread = tuple(np.full(each.size, -1, np.int64) for each in texts)
+    spread = tuple(filled(each.size, -1) for each in texts)
     for own, place, code in zip(spread, places, codes, strict=True):
         own[place] = code
     return spread, distinct
@@ -172,8 +172,7 @@ def _alike(
     for k in sorted(range(len(codes)), key=lambda k: codes[k].shape[0] if shared else k):
         above = 1 + int(codes[k].max(initial=-1))
         if above > known:
-            first = roomy(2 * distinct).reshape(distinct, 2)
-            first.fill(-1)
+            first = filled(2 * distinct, -1).reshape(distinct, 2)
             _text_kernels().first_texts(codes[k], places[k], texts[k].ends, known, first)
             firsts.append((k, first))
             known = above

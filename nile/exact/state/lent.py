@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.exact.state.reused import address, reused
 
-__all__ = ["in_lines", "lent", "lent_together", "roomy"]
+__all__ = ["filled", "in_lines", "lent", "lent_together", "roomy", "taken"]
 
 Array = np.ndarray[Any, Any]
 _FEW = 1 << 12
@@ -43,6 +43,18 @@ def roomy(n: int, dtype: Any = np.int64) -> Array:
     if n <= _FEW:
         return np.empty(n, dtype)
     return np.empty(n, dtype) if n * np.dtype(dtype).itemsize < _LARGE else reused(n, dtype)
+
+
+def filled(n: int, value: Any, dtype: Any = np.int64) -> Array:
+    """An array [n] full of one value, as of `roomy`."""
+    array = roomy(n, dtype)
+    array.fill(value)
+    return array
+
+
+def taken(array: Array, at: Array) -> Array:
+    """The elements at some places, all of which there are, as of `roomy`."""
+    return np.take(array, at, out=roomy(at.shape[0], array.dtype), mode="clip")  # "raise" would copy it
 
 
 def in_lines(shape: Sequence[int], fill: Any, dtype: Any) -> Array:
