@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import kernel
+from nile.base.compiler import numba
+from nile.exact.state.kernels import inlined, kernel
 
 __all__ = [
     "DONE", "FIRST", "LEFT_DONE", "LEFT_GONE", "NEXT", "RIGHT_DONE", "RIGHT_GONE", "begin_lists", "count_keys",
@@ -25,6 +26,33 @@ NEXT, FIRST = 0, 2
 """Columns of a key's row: of left, and one further of right."""
 LEFT_DONE, RIGHT_DONE, LEFT_GONE, RIGHT_GONE, DONE = range(5)
 """Places of progress: tuples of either stream dealt with and expired, and pairs written of the one that is next."""
+_AHEAD = 8
+"""Arrivals of a stream after which a row is looked at that is asked for now."""
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _fetch(_typing: Any, rows: Any, _at: Any) -> Any:
+    """Ask for a row of an array, so that it is in a near cache once it is looked at; nothing waits for it."""
+
+    def ask(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, given[0])
+        word = context.get_value_type(numba.types.intp)
+        stride = builder.extract_value(array.strides, 0)
+        place = builder.add(builder.ptrtoint(array.data, word), builder.mul(given[1], stride))
+        line = builder.inttoptr(place, context.get_value_type(numba.types.voidptr))
+        how = [context.get_constant(numba.types.int32, each) for each in (1, 3, 1)]  # to write, near, data
+        kind = numba.core.cgutils.ir.FunctionType(numba.core.cgutils.ir.VoidType(), [line.type, *(n.type for n in how)])
+        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind), [line, *how])
+        return context.get_dummy_value()
+
+    return numba.types.void(rows, numba.types.int64), ask
+
+
+@inlined
+def _fetch_row(rows: Array, codes: Array, at: Any, end: Any) -> None:
+    """Of the code at this place, where there is one."""
+    if at < end and codes[at] >= 0:
+        _fetch(rows, codes[at])
 
 
 @kernel
@@ -131,6 +159,7 @@ def write_pairs(
     while not full and (i < n or j < m):
         if j == m or (i < n and left_ts[i] <= right_ts[j]):
             ts, code = left_ts[i], left_code[i]
+            _fetch_row(rows, left_code, i + _AHEAD, n)
             if window >= 0:
                 since = ts - window if ts >= _LEAST + window else _LEAST
                 while right_gone < j and right_ts[right_gone] < since:
@@ -155,6 +184,7 @@ def write_pairs(
             i += 1
         else:
             ts, code = right_ts[j], right_code[j]
+            _fetch_row(rows, right_code, j + _AHEAD, m)
             if window >= 0:
                 since = ts - window if ts >= _LEAST + window else _LEAST
                 while left_gone < i and left_ts[left_gone] < since:
