@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from nile.expressions.places import Fault
 from nile.expressions.tokens import Token, plain_signs, tokens_of
@@ -27,6 +28,8 @@ _AFTER_SOURCES = (
 )
 _READERS = ("READ_PARQUET", "PARQUET_SCAN", "READ_CSV", "READ_CSV_AUTO")
 """What DuckDB calls around a file."""
+_LONGEST = 4_096
+"""Signs of a statement that is remembered, at most."""
 _STEM = re.compile(r"[^\W\d]\w*")
 
 
@@ -34,8 +37,13 @@ def named_files(text: str) -> tuple[str, tuple[str, ...]]:
     """The statement with each file in a FROM as a name in double quotes, in the same place, and these files.
 
     FROM in EXTRACT, TRIM, SUBSTRING and IS DISTINCT FROM is none of a query; statements that begin with CREATE say
-    themselves where their rows are.  What does not read is left as it is, for `read_statement` to say.  O(length).
+    themselves where their rows are.  What does not read is left as it is, for `read_statement` to say.  O(length); of
+    what was asked lately O(1).
     """
+    return _asked(text) if isinstance(text, str) and len(text) <= _LONGEST else _named_files(text)
+
+
+def _named_files(text: str) -> tuple[str, tuple[str, ...]]:
     try:
         text = plain_signs(text)
         tokens = tokens_of(text)
@@ -67,6 +75,9 @@ def named_files(text: str) -> tuple[str, tuple[str, ...]]:
             places[-1] = _OTHER
         before = token.word
     return written, tuple(found)
+
+
+_asked = lru_cache(maxsize=64)(_named_files)
 
 
 def _read_by(tokens: Sequence[Token]) -> Token | None:
