@@ -103,6 +103,22 @@ def test_pieces_that_are_less_than_the_file_have_their_own_times(
     assert [row for *_, rows in first for row in rows] == [{"v": k} for k in range(1_000)]
 
 
+def test_a_directory_is_as_its_parts_are(tmp_path: Path, asked: list[tuple[str, ...]]) -> None:
+    table = _table(1_000)
+    for part, begin in enumerate((0, 300, 300, 900)):
+        end = (300, 300, 900, 1_000)[part]
+        _written(tmp_path / f"part-{part:05}.parquet", table.slice(begin, end - begin))
+    (tmp_path / "_SUCCESS").touch()
+    source = ParquetSource(tmp_path)
+    first = _read(source, "v", ("name",))
+    assert _read(source, "v", ("name",)) == first
+    assert first[1] == list(range(1_000))
+    assert ["ts" in columns for columns in asked] == [True, False]
+    _written(tmp_path / "part-00002.parquet", table.slice(300, 600), LONG_AGO + 1)
+    assert _read(source, "v", ("name",)) == first
+    assert "ts" in asked[-1]
+
+
 @pytest.mark.parametrize("spec", [{"lateness": 0}, {"where": parse_condition("v >= 0", where="t")}])
 def test_streams_that_are_selected_or_repaired_read_their_times(
     spec: dict[str, Any], tmp_path: Path, asked: list[tuple[str, ...]]
