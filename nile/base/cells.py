@@ -85,6 +85,24 @@ def parse_cells(cells: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, np.ndar
     return values, (misfit if misfit.any() else None)
 
 
+def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column in another type, as Arrow casts it; nulls fit any, and text may name a zone that a time has not.
+
+    Raises pa.ArrowException.
+    """
+    if column.null_count == len(column):
+        return pa.nulls(len(column), wanted)
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(wanted) or not pa.types.is_string(column.type):
+            raise
+        instants, _ = parse_cells(column, pa.timestamp("ns" if wanted.unit == "ns" else "us"))
+        if instants.null_count > column.null_count:
+            raise
+        return instants.cast(wanted)
+
+
 def misfit_reason(column: str, wanted: pa.DataType) -> str:
     """Why a row with a cell that does not fit is rejected: "cell of 'price' is no number"."""
     if pa.types.is_string(wanted):

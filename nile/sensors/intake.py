@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from nile.base.cells import converted
 from nile.base.times import TIME_LIMIT, event_times
 from nile.sensors.port import Port
 from nile.sensors.table import SensorsSpec
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import pa, pc
 
-__all__ = ["ENDED", "MISFIT", "TIMELESS", "Given", "Intake", "fitting", "nanoseconds"]
+__all__ = ["ENDED", "TIMELESS", "Given", "Intake", "fitting", "nanoseconds"]
 
 ENDED = object()
 """In place of a value: the source will give no more."""
@@ -72,10 +73,10 @@ class Intake:
             if place is not None and len(values) > before:
                 marks[len(values) - 1] = place
         self.newest = newest
-        kept, columns = fitting(values, self._fields)
-        if len(kept) < len(values):
-            for k in set(range(len(values))).difference(kept):
-                ports[k].accounting.reject({MISFIT: 1})
+        kept, columns, misfits = fitting(values, self._fields)
+        if misfits:
+            for k, why in misfits.items():
+                ports[k].accounting.reject({why: 1})
             ports, versions, stamps = ([each[k] for k in kept] for each in (ports, versions, stamps))  # type: ignore
             marks = {new: marks[old] for new, old in enumerate(kept) if old in marks}
         for port in ports:
@@ -97,28 +98,51 @@ class Intake:
             return ()
 
 
-def fitting(values: Sequence[Any], fields: pa.Schema) -> tuple[Sequence[int], list[pa.Array]]:
-    """(places of the values that fit these fields, those as columns)."""
+def fitting(values: Sequence[Any], fields: pa.Schema) -> tuple[Sequence[int], list[pa.Array], Mapping[int, str]]:
+    """(places of the values that fit these fields, those as columns, by place why the others do not)."""
     columns = _columns(values, fields)
-    if columns is not None:
-        return range(len(values)), columns
-    kept = [k for k, value in enumerate(values) if _columns([value], fields) is not None]
+    if not isinstance(columns, str):
+        return range(len(values)), columns, {}
+    alone = ((k, _columns([value], fields)) for k, value in enumerate(values))
+    misfits = {k: why for k, why in alone if isinstance(why, str)}
+    kept = [k for k in range(len(values)) if k not in misfits]
     columns = _columns([values[k] for k in kept], fields)
-    assert columns is not None
-    return kept, columns
+    assert not isinstance(columns, str)
+    return kept, columns, misfits
 
 
-def _columns(values: Sequence[Any], fields: pa.Schema) -> list[pa.Array] | None:
-    """Values as columns; None where one does not fit."""
+def _columns(values: Sequence[Any], fields: pa.Schema) -> list[pa.Array] | str:
+    """Values as columns; why not, where one does not fit."""
     names, columns = fields.names, []
     plain = len(names) == 1 and set(map(type, values)) <= _PLAIN
-    try:
-        for k, field in enumerate(fields):
+    for k, field in enumerate(fields):
+        try:
             cells = values if plain else [_cell(value, names, k) for value in values]
-            columns.append(pa.array(cells, field.type))
-    except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError):
-        return None
+        except LookupError:
+            return MISFIT
+        try:
+            columns.append(_column(cells, field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return f"{MISFIT}: needed {field.type} for '{field.name}'"
     return columns
+
+
+def _column(cells: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of a field; a time is a `datetime`, ISO text, or a whole number of what its type counts in.
+
+    Raises pa.ArrowException, TypeError, ValueError or OverflowError for one that does not fit without loss.
+    """
+    if pa.types.is_list(kind):
+        _column([each for cell in cells if cell is not None for each in cell], kind.value_type)
+    given = set(map(type, cells))
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        if float in given and not all(cell.is_integer() for cell in cells if type(cell) is float):
+            raise ValueError
+        if str in given and pa.types.is_temporal(kind):
+            text = pa.array([cell if type(cell) is str else None for cell in cells], pa.string())
+            others = pa.array([None if type(cell) is str else cell for cell in cells], kind)
+            return pc.coalesce(others, converted(text, kind))
+    return pa.array(cells, kind)
 
 
 def _cell(value: Any, names: Sequence[str], at: int) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nile.base.cells import converted
 from nile.base.plain import decoded_type, plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.expressions.conditions import Condition
@@ -307,7 +308,7 @@ class LiveStream:
             for field in self.schema:
                 array = given[field.name] if field.name in given else self._stamped(field.type, raw.batch.num_rows)
                 try:
-                    arrays.append(array if array.type == field.type else array.cast(field.type))
+                    arrays.append(array if array.type == field.type else converted(array, field.type))
                 except pa.ArrowException as error:
                     raise SourceError(
                         f"{where}: column '{field.name}' is {field.type}, got {array.type} that does not convert "

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
+from nile.base.cells import converted
 from nile.execution.definitions import Filling, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
@@ -222,9 +223,9 @@ def _converted(values: Sequence[pa.ChunkedArray], schema: pa.Schema, columns: Se
     given = dict(zip(columns, values, strict=True))
     arrays = []
     for field in schema:
-        value = given.get(field.name, pa.nulls(len(values[0]), field.type))
+        value = given.get(field.name, pa.chunked_array([pa.nulls(len(values[0]), field.type)]))
         try:
-            arrays.append(value.cast(field.type))
+            arrays.append(converted(value.combine_chunks(), field.type))
         except (pa.ArrowException, NotImplementedError) as error:
             raise ConfigError(
                 f"{where}: needed {field.type} for column '{field.name}'; got {value.type} that does not convert "
@@ -276,7 +277,7 @@ def _written(made: Insert | Punctuate, schema: pa.Schema, columns: Sequence[str]
         for values, name, node in zip(arrays, columns, row, strict=True):
             value, wanted = column_of(node, nothing), schema.field(name).type
             try:
-                values.append(value.cast(wanted))
+                values.append(converted(value, wanted))
             except (pa.ArrowException, NotImplementedError):
                 where = "PUNCTUATE" if isinstance(made, Punctuate) else "INSERT INTO"
                 raise ConfigError(

@@ -100,7 +100,8 @@ class InsertedRows(Messages):
         try:
             return {"t": True, "f": False}[text] if text in ("t", "f") else json.loads(text)
         except ValueError:
-            return {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(text, object())
+            words = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+            return text if pa.types.is_temporal(kind) else words.get(text, object())
 
 
 def cells(text: str) -> Iterator[tuple[str, str | None]]:

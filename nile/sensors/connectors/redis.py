@@ -82,7 +82,7 @@ class RedisStream(Messages):
         try:
             return text.decode() if pa.types.is_string(kind) else json.loads(text)
         except ValueError:
-            return object()  # fits no field
+            return text.decode() if pa.types.is_temporal(kind) else object()  # which fits no field
 
 
 def _number(said: str) -> Any:

@@ -26,7 +26,7 @@ from nile.execution.live.inputs.handing_over import fed
 from nile.execution.live.inputs.tabled import Tabled
 from nile.sensors.connectors import CONNECTORS
 from nile.sensors.connectors.messages import shown_address
-from nile.sensors.intake import MISFIT, TIMELESS, fitting, nanoseconds
+from nile.sensors.intake import TIMELESS, fitting, nanoseconds
 from nile.sensors.port import Port, plain
 from nile.sensors.sensor import NO_VALUE, sensor_class
 from nile.sensors.table import TIME
@@ -236,10 +236,9 @@ class Inflow:
                 told.append(at)
             values, numbers = [values[k] for k in kept], numbers[kept]
             stamps = np.array(told, np.int64)
-        places, columns = fitting(values, self._fields)
-        if len(places) < len(values):
-            bad = sorted(set(range(len(values))).difference(places))
-            malformed += [Malformed(int(numbers[k]), MISFIT, repr(values[k])[:_SHOWN]) for k in bad]
+        places, columns, misfits = fitting(values, self._fields)
+        if misfits:
+            malformed += [Malformed(int(numbers[k]), why, repr(values[k])[:_SHOWN]) for k, why in misfits.items()]
             malformed.sort(key=lambda each: each.row)
             numbers = numbers[list(places)]
             stamps = stamps[list(places)] if len(stamps) else stamps
