@@ -145,7 +145,7 @@ def _parts(directory: Path) -> list[Path]:
     if not parts:
         raise SourceError(
             f"{directory}: needed a Parquet or CSV file, got a directory without part-*.parquet files; "
-            "name a file in it"
+            f"name a file in it, or all by a pattern, '{directory}/**/*.parquet'"
         )
     if not (directory / "_SUCCESS").exists():
         raise SourceError(

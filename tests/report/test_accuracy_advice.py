@@ -55,6 +55,20 @@ def test_a_least_budget_that_is_enough_and_a_largest_that_is_not_are_told_as_suc
     )
 
 
+def test_a_budget_that_was_not_kept_is_told_and_not_compared() -> None:
+    spent = {0.1: 1.02, 0.2: 1.02, 0.5: 0.5}
+    runs = [record("nile", budget, recall=1.0, fraction_spent=share) for budget, share in spent.items()]
+    runs += [record("hash-drop", budget, recall=budget, fraction_spent=budget) for budget in spent]
+    given = AccuracyReport("q", "join", "desc", 1000, runs[0], tuple(runs))
+    assert told(given).splitlines() == [
+        "desc took 102 % of the exact work where 10 % was asked, and more than asked at 2 budgets: of so little the "
+        "whole answer costs less than choosing from it, so leave the preference out.",
+        "desc reaches 100 % of the output at 10 %, the least budget tried.",
+        "Promise pays against hash-drop: ahead in share of pairs at 1 of 1 budgets below 100 %, up to 2.0 times "
+        "better.",
+    ]
+
+
 def test_asc_is_about_outliers() -> None:
     given = report({0.1: 0.8, 0.2: 1.0}, figure="outlier_recall", preference="asc")
     assert told(given).startswith("asc reaches 90 % of the outliers at a budget of about 15 %")

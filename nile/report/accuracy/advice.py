@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nile.report.accuracy.figures import about, looked_at, what
@@ -28,6 +29,8 @@ FAITHFUL = 2.0
 EVEN = 0.25
 """Keys have no skew to speak of when the heaviest tenth has less than this share of the exact answer."""
 
+KEPT = 1.1
+"""A run that has spent more than this many times its budget is not compared with one that kept to it."""
 
 _CHANCE = 2.0
 """Standard deviations by which one count must be above another, were each a matter of chance."""
@@ -39,8 +42,10 @@ def advice(report: AccuracyReport) -> Iterator[str]:
     if not report.exact:
         yield "The exact answer is empty, so there is nothing to find: check the window and the conditions."
         return
+    beyond = _beyond(report)
+    yield from _whole(report, beyond)
     yield from _reach(report)
-    yield from _gain(report)
+    yield from _gain(report, beyond)
     yield from _sketch(report)
     yield from _outliers(report)
     yield from _intervals(report)
@@ -129,8 +134,31 @@ def _faithful(runs: Runs, champion: Series) -> Iterator[str]:
         )
 
 
-def _gain(report: AccuracyReport) -> Iterator[str]:
-    """Whether promise gains anything over each opponent, the strongest first, and where one of them does better."""
+def _beyond(report: AccuracyReport) -> dict[float, float]:
+    """The budgets below the whole that the preference did not keep to, and what it spent of the exact work."""
+    runs = report.curves
+    if runs.champion is None:
+        return {}
+    spent = runs.curve(runs.champion, report.preference, "fraction_spent").points
+    return {each.budget: each.mean for each in spent if KEPT * each.budget < each.mean and each.budget < 1.0}
+
+
+def _whole(report: AccuracyReport, beyond: Mapping[float, float]) -> Iterator[str]:
+    """What was spent where it was more than asked."""
+    if beyond:
+        first = min(beyond)
+        yield (
+            f"{report.preference} took {percent(beyond[first])} of the exact work where {asked(first)} was asked"
+            f"{f', and more than asked at {len(beyond)} budgets' if len(beyond) > 1 else ''}: of so little the whole "
+            "answer costs less than choosing from it, so leave the preference out."
+        )
+
+
+def _gain(report: AccuracyReport, beyond: Mapping[float, float]) -> Iterator[str]:
+    """Whether promise gains anything over each opponent, the strongest first, and where one of them does better.
+
+    Only at budgets that it kept to.
+    """
     runs, preference = report.curves, report.preference
     champion, figure = runs.champion, about(report)
     if champion is None or report.groups is not None or not runs.opponents:
@@ -138,7 +166,8 @@ def _gain(report: AccuracyReport) -> Iterator[str]:
     against = [duel(runs, preference, figure, champion, rival) for rival in runs.opponents]
     strongest = _strongest(against)
     for held in sorted(against, key=lambda one: one is not strongest):
-        below = [one for one in held.comparisons if one.budget < 1.0 and one.outcome is not Outcome.ABSENT]
+        fair = [one for one in held.comparisons if one.budget < 1.0 and one.budget not in beyond]
+        below = [one for one in fair if one.outcome is not Outcome.ABSENT]
         if not below:
             continue
         name, first = held.theirs.name, len(against) > 1 and held is strongest
@@ -146,7 +175,7 @@ def _gain(report: AccuracyReport) -> Iterator[str]:
         ahead = sum(one.outcome is Outcome.AHEAD for one in below)
         behind = [one for one in below if one.outcome is Outcome.BEHIND and _is_sure(one, len(runs.seeds))]
         if ahead:
-            yield _pays(known, held, ahead, len(below))
+            yield _pays(known, replace(held, comparisons=tuple(below)), ahead)
         elif not behind:
             yield f"Promise gains nothing over {known} at any budget below 100 %{_why_even(report)}."
         if behind:
@@ -178,9 +207,10 @@ def _is_sure(one: Comparison, seeds: int) -> bool:
     return abs(mine.mean - theirs.mean) > (mine.high - mine.low) + (theirs.high - theirs.low)
 
 
-def _pays(name: str, held: Duel, ahead: int, below: int) -> str:
+def _pays(name: str, held: Duel, ahead: int) -> str:
     ratios = [ratio for ratio in held.ratios(Outcome.AHEAD) if ratio]
     by = f", up to {times(max(ratios))} times better" if ratios else ""
+    below = len(held.comparisons)
     return f"Promise pays against {name}: ahead in {held.figure.short} at {ahead} of {below} budgets below 100 %{by}."
 
 
