@@ -31,6 +31,7 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 
 from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
+from nile.base.interrupts import INTERRUPTS
 from nile.base.raw import Malformed, RawBatch, check_columns
 from nile.streams.files import existing_file
 from nile.summaries.errors import SourceError
@@ -207,6 +208,7 @@ def _broken(path: Path, error: Exception) -> SourceError:
 class _Blocks:
     """Blocks of rows of a file.  Leave it before the file is closed.
 
+    Interrupts wait while Arrow is at work: it takes what a handler of malformed rows raises for a fault of the file.
     Arrow reads ahead on a thread of its own, through `_Utf8.read`.  An interpreter that ends under that thread aborts,
     so whoever wants no more makes the file end there and waits until the thread has seen it.
     """
@@ -221,12 +223,13 @@ class _Blocks:
         """Arrow's reader.  Raises ArrowInvalid."""
         _OPEN.add(self)
         self._text.read_by_arrow = True
-        self._reader = pacsv.open_csv(
-            self._text,
-            read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK),
-            parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=self._on_malformed),
-            convert_options=converted,
-        )
+        with INTERRUPTS:
+            self._reader = pacsv.open_csv(
+                self._text,
+                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK),
+                parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=self._on_malformed),
+                convert_options=converted,
+            )
         return self._reader
 
     def batches(self, converted: Any) -> Iterator[pa.RecordBatch]:
@@ -236,7 +239,7 @@ class _Blocks:
             yield batch
 
     def _next(self) -> pa.RecordBatch | None:
-        with self._busy:
+        with self._busy, INTERRUPTS:
             return next(self._reader, None)
 
     def __enter__(self) -> Self:
@@ -252,8 +255,9 @@ class _Blocks:
         self._text.end()
         if self._reader is not None and self._busy.acquire(timeout=_PATIENCE):
             try:
-                while next(self._reader, None) is not None:
-                    pass
+                with INTERRUPTS:
+                    while next(self._reader, None) is not None:
+                        pass
             except (pa.ArrowException, *_TORN):
                 pass  # a row that ends in its middle
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,24 @@ def test_nobody_reads_a_file_that_was_left(tmp_path: Path, monkeypatch: pytest.M
     batches.close()  # type: ignore[attr-defined]
     assert not csv._OPEN
     assert sum(len(batch.batch) for batch in source.batches(["t"], 1_000)) == 20_000
+
+
+def test_an_interrupt_while_arrow_looks_at_a_row_is_no_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler of malformed rows was interrupted, which Arrow told as a row of too few columns."""
+    read = csv._Utf8.read
+
+    def interrupted(self: csv._Utf8, size: int) -> bytes:
+        given = read(self, size)
+        if csv._END.encode() in given:
+            signal.raise_signal(signal.SIGINT)  # of Arrow's thread: it is handled when the main one runs Python next
+        return given
+
+    path = tmp_path / "s.csv"
+    path.write_text("t,k\n" + "".join(f"{i},{i % 7}\n" for i in range(20_000)))
+    source = CsvSource(path)
+    monkeypatch.setattr(csv._Utf8, "read", interrupted)
+    for _ in range(10):
+        with pytest.raises(KeyboardInterrupt):
+            list(source.batches(["t"], 1000))
