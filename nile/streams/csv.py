@@ -34,7 +34,7 @@ from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.base.interrupts import INTERRUPTS
 from nile.base.raw import Malformed, RawBatch, check_columns
 from nile.streams.files import existing_file
-from nile.summaries.errors import SourceError
+from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, pacsv, pc
 
 INFER_ROWS = 10_000
@@ -156,7 +156,7 @@ def _text_batches(
                 found, malformed[:] = list(malformed), []
                 if len(batch) or found:
                     yield batch, found
-        except (pa.ArrowInvalid, *_TORN) as error:
+        except (pa.ArrowInvalid, pa.ArrowKeyError, *_TORN) as error:
             raise _broken(path, error) from None
     if malformed:
         empty = pa.schema([(name, pa.string()) for name in (names if columns is None else columns)])
@@ -191,8 +191,11 @@ def _header(path: Path) -> list[str]:
 
 
 def _open(path: Path) -> BinaryIO:
-    """The file, unpacked where its name ends in .gz."""
-    return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+    """The file, unpacked where its name ends in .gz.  Raises SourceMissing."""
+    try:
+        return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+    except FileNotFoundError:
+        raise SourceMissing(f"{path}: needed a CSV file, there is nothing of that name any more") from None
 
 
 def _broken(path: Path, error: Exception) -> SourceError:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.plain import plain_array, plain_schema, plain_type
+from nile.base.plain import decoded_type, plain_array, plain_schema, plain_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.unchanged import Kept, Stamp, stamp_of
 from nile.streams.files import existing_file, existing_path
-from nile.summaries.errors import SourceError
+from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, pq
 
 _SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
@@ -60,6 +60,7 @@ class ParquetSource:
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
             stored = reader.schema_arrow.remove_metadata()
+        self._stored = stored
         schema = plain_schema(stored)
         self.rewritten = tuple(field.name for field in stored if _is_rewritten(field.type))
         if prepared:
@@ -110,7 +111,9 @@ class ParquetSource:
             begin = end
 
     def batches(self, columns: Sequence[str], rows: int, threads: int | None = None) -> Iterator[RawBatch]:
-        """The rows, only `columns`, at most `rows` a batch. Raises SourceError if a file is broken inside.
+        """The rows, only `columns`, at most `rows` a batch.
+
+        Raises SourceError if a file is broken inside, or has been replaced by one of other columns.
 
         Columns are decoded at once, as many as there are cores; where `threads` is 1 one after the other, so that only
         one has what its decoding takes beside it: several times as much as a column.
@@ -125,12 +128,23 @@ class ParquetSource:
         schema = pa.schema([self.schema.field(name) for name in columns])
         for file in self._files:
             with _reading(file), _open(file, self._encoded) as reader:
+                self._check(file, reader.schema_arrow, columns)
                 for batch in _read(reader, list(columns), rows, threads):
                     arrays = [plain_array(column) for column in batch]
                     if self.prepared and "ts" in columns:
                         position = list(columns).index("ts")
                         arrays[position] = arrays[position].cast(pa.timestamp("ns"))
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _check(self, file: Path, found: pa.Schema, columns: Sequence[str]) -> None:
+        """Raises SourceError where these columns are not what they were when the footers were read."""
+        for name in columns:
+            at = found.get_field_index(name)
+            if at < 0 or found.field(at).type != self._stored.field(name).type:
+                raise SourceError(
+                    f"{file}: needed column '{name}' of type {decoded_type(self.schema.field(name).type)}, as when the "
+                    "source was named; the file has been replaced by one of other columns; name it again"
+                )
 
 
 def _is_rewritten(kind: pa.DataType) -> bool:
@@ -230,6 +244,8 @@ def _reading(file: Path) -> Iterator[None]:
     """Turns what pyarrow raises for a broken file into a SourceError."""
     try:
         yield
+    except FileNotFoundError:
+        raise SourceMissing(f"{file}: needed a Parquet file, there is nothing of that name any more") from None
     except (pa.ArrowException, OSError) as error:
         if file.stat().st_size == 0:
             reason = "the file is empty"
