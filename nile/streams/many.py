@@ -46,7 +46,9 @@ class ManySource:
         self._sources = tuple(sources)
         self.schema: pa.Schema = decoded_schema(self._sources[0].schema)
         for source in self._sources[1:]:
-            if decoded_schema(source.schema) != self.schema:
+            own = decoded_schema(source.schema)
+            self.schema = _as_long(self.schema, own)
+            if _as_long(own, self.schema) != self.schema:
                 raise SourceError(
                     f"{name}: needed the same columns in all files; those of {source.name} differ from those of "
                     f"{self._sources[0].name}; name only files that are alike"
@@ -71,8 +73,34 @@ class ManySource:
             last = 0
             for raw in source.batches(columns, rows):
                 last = max(last, *map(int, raw.rows[-1:]), *(bad.row for bad in raw.malformed), 0)
-                arrays = [plain(array) for array in raw.batch.columns]
-                batch = pa.RecordBatch.from_arrays(arrays, names=raw.batch.schema.names)
+                names = raw.batch.schema.names
+                arrays = [
+                    _in(plain(array), self.schema.field(name).type)
+                    for name, array in zip(names, raw.batch.columns, strict=True)
+                ]
+                batch = pa.RecordBatch.from_arrays(arrays, names=names)
                 malformed = [replace(bad, row=bad.row + before) for bad in raw.malformed]
                 yield replace(raw, batch=batch, rows=raw.rows + before, malformed=malformed)
             before += last
+
+
+def _as_long(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """The schema, with text and bytes in their long form where the other has that.
+
+    No dictionary has it: of files that have it some may come encoded, and others not.
+    """
+    if len(schema) != len(other):
+        return schema
+    kinds = [b.type if _long(a.type) == b.type else a.type for a, b in zip(schema, other, strict=True)]
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))
+
+
+def _long(kind: pa.DataType) -> pa.DataType:
+    """The form of text or bytes with places of 64 bits."""
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else kind
+
+
+def _in(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array.cast(kind) if array.type != kind and _long(array.type) == kind else array

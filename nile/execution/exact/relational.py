@@ -25,6 +25,7 @@ from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of
+from nile.summaries.errors import KeyTypeError
 from nile.summaries.heavy import pa
 
 __all__ = ["Path", "Relational", "as_left", "combined", "grouped", "left_after"]
@@ -147,12 +148,17 @@ def combined(plan: ops.SetOperation, left: pa.RecordBatch, right: pa.RecordBatch
 
 
 def as_left(plan: ops.SetOperation, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of an input of a set operation in the types and names of the left one."""
+    """The rows of an input of a set operation in the types and names of the left one.  Raises KeyTypeError."""
     schema = schema_of(plan.fields)
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(rows.columns, schema, strict=True)
-    ]
+    try:
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(rows.columns, schema, strict=True)
+        ]
+    except pa.ArrowInvalid as error:
+        raise KeyTypeError(
+            f"{plan.kind.upper()}: needed values that the left side's types hold; got one beyond ({error}); cast it"
+        ) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

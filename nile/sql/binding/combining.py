@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from nile.expressions.binding import kind_of
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
 from nile.expressions.tree import Cast, Constant
 from nile.sql import plan as ops
-from nile.sql.binding.expression_binder import typed
 from nile.sql.binding.inputs import column_of
 from nile.sql.parsed import Operation
 from nile.sql.plan import Field, Plan
+from nile.summaries.heavy import pa
 
 __all__ = ["alike", "all_of_sets", "by_name"]
+
+_UNITS = ("s", "ms", "us", "ns")
+_DIGITS = 38
+"""Of a decimal of 128 bits."""
 
 
 def all_of_sets(groups: Sequence[Plan]) -> Plan:
@@ -52,7 +58,7 @@ def _is_null(item: ops.Item) -> bool:
 
 
 def alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
-    """Both sides with columns of the same kinds: whole numbers beside numbers become numbers."""
+    """Both sides with columns of the same kinds, numbers and times in a type that holds those of both sides."""
     kinds = [(kind_of(a.type), kind_of(b.type)) for a, b in zip(left.fields, right.fields, strict=True)]
     for at, (one, other) in enumerate(kinds):
         if one != other and {one, other} != {"integer", "number"}:
@@ -61,8 +67,8 @@ def alike(left: Plan, right: Plan, query: Operation) -> tuple[Plan, Plan]:
                 f"column {at + 1}, '{left.fields[at].name}'; CAST one of them",
                 query.start,
             )
-    left = _widened(left, [one != other and one == "integer" for one, other in kinds])
-    right = _widened(right, [one != other and other == "integer" for one, other in kinds])
+    held = [_holding(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=True)]
+    left, right = _widened(left, held), _widened(right, held)
     return _null_as(left, right), _null_as(right, left)
 
 
@@ -98,14 +104,35 @@ def _with_names(plan: Plan, names: Mapping[str, Field], start: int) -> Plan:
     return ops.Project(plan, tuple(items))
 
 
-def _widened(plan: Plan, which: Sequence[bool]) -> Plan:
-    """The plan with some whole numbers as numbers."""
-    if not any(which):
+def _holding(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type of numbers or times of two types; None: as they are."""
+    both = [plain.value_type if pa.types.is_dictionary(plain) else plain for plain in (one, other)]
+    kinds = {kind_of(each) for each in both}
+    if both[0] == both[1] or not (kinds <= {"integer", "number"} or kinds == {"timestamp"}):
+        return None
+    if kinds == {"timestamp"}:
+        finest = max(both, key=lambda each: _UNITS.index(each.unit))
+        return None if finest.unit == "ns" else pa.timestamp(finest.unit, both[0].tz)
+    if kinds == {"integer"}:
+        return pa.from_numpy_dtype(np.promote_types(*(each.to_pandas_dtype() for each in both)))
+    if all(map(pa.types.is_integer, both)):
+        return pa.decimal128(20, 0)  # of 64 bits with and without a sign
+    if all(map(pa.types.is_decimal, both)):
+        scale = max(each.scale for each in both)
+        digits = max(each.precision - each.scale for each in both) + scale
+        return pa.decimal128(digits, scale) if digits <= _DIGITS else pa.float64()
+    return pa.float64()
+
+
+def _widened(plan: Plan, held: Sequence[pa.DataType | None]) -> Plan:
+    """The plan with its columns in these types."""
+    if all(kind is None or kind == field.type for field, kind in zip(plan.fields, held, strict=True)):
         return plan
     nodes = [item.node for item in plan.items] if isinstance(plan, ops.Project) else list(map(column_of, plan.fields))
     below = plan.input if isinstance(plan, ops.Project) else plan
     items = []
-    for field, node, widen in zip(plan.fields, nodes, which, strict=True):
-        value = fold(Cast(node, "number")) if widen else node
-        items.append(ops.Item(typed(field.name, value, below) if widen else field, value))
+    for field, node, kind in zip(plan.fields, nodes, held, strict=True):
+        crosses = kind == pa.float64() and kind_of(field.type) == "integer"
+        value = fold(Cast(node, "number")) if crosses else node
+        items.append(ops.Item(field if kind is None else Field(field.name, kind), value))
     return ops.Project(below, tuple(items))
