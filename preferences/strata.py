@@ -13,10 +13,16 @@ a query; here the rates come from one budget, in which taking tuples in and emit
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.preferences import strata_kernels as kernels
+else:
+    kernels = lazy("nile.preferences.strata_kernels")
 
 __all__ = ["SLOTS", "Sizes", "Strata", "best_strata", "sizes_of"]
 
@@ -32,11 +38,12 @@ _SCARCE = 0.2  # sampled tuples that a listed key is believed to have where none
 _NEXT_TO_NONE = 1e-3
 _KNOWN = 0.85  # of the tuples and pairs, the most that listed keys are believed to have
 _MISSED = 2.0  # a key of more tuples than so many sampled ones stand for would be listed
-_STEPS, _ROOTS = 24, 12
+_STEPS = 24
 _WHOLE = 1e-3  # so little that every rate is 1
 _WHOLE_KEYS = 64.0  # a key that is missed whole counts more than its variance: sizes are believed, not known
 _SPARED = 0.05  # of a budget, at least for taking in keys that are not listed, and as much for drawing their pairs
 _AGES = 4.0  # pairs drawn count more than keys: a histogram over ages knows no keys
+_KNOBS = np.array([_LEAST, _AGES, _WHOLE_KEYS])
 
 
 class Sizes(NamedTuple):
@@ -67,82 +74,37 @@ class Strata(NamedTuple):
     held: Array
 
 
-def _rates(sizes: Sizes, weight: float, taking: float, emitting: float, blocks: bool, spared: float) -> Strata:
-    """The rates under which pairs of the sample weigh about `weight`, and another unit of cost buys as much anywhere.
-
-    With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
-    variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.  Coins in
-    blocks leave of it, at level 1, what falls by the square of y alone.  Where one side has fewer than y, these all
-    come in, and of the m of the other side so many that N m / y, what is left of it, is worth their cost.
-
-    spared: what keys that are not listed get at least, for being taken in and again for being drawn.  Totals hardly
-    need them where few keys have nearly all pairs, but a histogram by key has most of its error there.
-    """
-    keys, left, right, pairs, loads = sizes
-    worth = emitting / (_AGES * weight * weight)  # variance that is worth one unit of cost: that of drawing pairs
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.maximum(1.0, left * right / pairs)
-        kept = np.sqrt(spread)
-
-        def thinned(kept: Array, many: Array) -> tuple[Array, Array, Array, Array]:
-            of_left = np.minimum(1.0, np.where(left > right, many, kept) / left)
-            of_right = np.minimum(1.0, np.where(left > right, kept, many) / right)
-            missed, gone = 1.0 / of_left - 1.0, 1.0 / of_right - 1.0
-            varies = 1.0 + missed / left + gone / right + missed * gone / pairs
-            return of_left, of_right, varies, taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
-
-        _, _, varies, cost = thinned(kept, kept)
-        level = np.minimum(1.0, pairs * np.sqrt(_WHOLE_KEYS * varies * worth / cost))
-        more = _cube_root(pairs * pairs * spread * worth / taking)
-        if not blocks:
-            more = np.maximum(pairs * np.sqrt(worth / taking), more)
-        kept = np.where(level < 1.0, kept, np.maximum(kept, more))
-        many = np.sqrt(pairs * np.maximum(left, right) * worth / taking)
-        many = np.where((level < 1.0) | (kept < np.minimum(left, right)), kept, np.maximum(kept, many))
-        of_left, of_right, _, cost = thinned(kept, many)
-        firm = np.stack([kept >= FIRM * left, kept >= FIRM * right], axis=2)
-    level = np.maximum(level, _LEAST)
-    least = min(1.0, spared / max(1e-9, taking * float((keys[:, :1, None] * loads[:, :1]).sum())))
-    level[:, 0] = np.maximum(level[:, 0], np.minimum(1.0, least / np.minimum(of_left[:, 0], of_right[:, 0])))
-    for part in (of_left, of_right):
-        part[:, 0] = np.maximum(part[:, 0], least / level[:, 0])
-    cost = taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
-    came = level * of_left * of_right
-    rate = np.minimum(1.0, 1.0 / (weight * came))
-    drawing = emitting * float((keys * pairs * came)[:, 0].sum())
-    rate[:, 0] = np.maximum(rate[:, 0], min(1.0, spared / max(1e-9, drawing)))
-    none = keys <= 0.0
-    in_all = np.where(none, 0.0, keys * level * cost).sum(axis=1)
-    drawn = np.where(none, 0.0, keys * emitting * pairs * came * rate).sum(axis=1)
-    held = taking * np.where(none[:, :, None] | ~firm, 0.0, (keys * level)[:, :, None] * loads).sum(axis=(1, 2))
-    rates = (np.where(none, 1.0, part) for part in (level, of_left, of_right, rate))
-    level, of_left, of_right, rate = rates
-    return Strata(level, of_left, of_right, rate, in_all + drawn, in_all, firm, held)
-
-
 def best_strata(sizes: Sizes, budget: float, taking: float, emitting: float, *, blocks: bool = False) -> Strata:
     """The rates that make totals, and histograms, vary least for a budget.  O(strata) numbers, some dozen times.
 
     budget, taking (of a tuple), emitting (of a pair): in one unit of cost; blocks: whether tuples are thinned in blocks
     of a stratum, of each of which as many come in, rather than each by itself.
+
+    Under these rates pairs of the sample weigh about as much, and another unit of cost buys as much anywhere.
+    With y tuples of each side left of a key of N pairs whose window holds one in r pairs of its tuples, the relative
+    variance is (1 + 2 / y + r / y**2) / level - 1: least for its cost at y = sqrt(r), until the level is 1.  Coins in
+    blocks leave of it, at level 1, what falls by the square of y alone.  Where one side has fewer than y, these all
+    come in, and of the m of the other side so many that N m / y, what is left of it, is worth their cost.
+    Keys that are not listed get a part at least, for being taken in and again for being drawn.  Totals hardly
+    need them where few keys have nearly all pairs, but a histogram by key has most of its error there.
     """
-    spared = _SPARED * budget
-    low, high = _WHOLE, max(2.0, 1e3 * float((sizes.keys * sizes.pairs).sum()))
-    for _ in range(_STEPS):
-        middle = math.sqrt(low * high)
-        if float(_rates(sizes, middle, taking, emitting, blocks, spared).cost.sum()) > budget:
-            low = middle
-        else:
-            high = middle
-    return _rates(sizes, high, taking, emitting, blocks, spared)
-
-
-def _cube_root(x: Array) -> Array:
-    """The cube root by square roots alone, which are the same on every machine."""
-    root = np.sqrt(x)
-    for _ in range(_ROOTS):
-        root = np.sqrt(np.sqrt(x * root))
-    return root
+    keys, left, right, pairs, loads = sizes
+    high = max(2.0, 1e3 * float((keys * pairs).sum()))
+    room = np.empty((6, *keys.shape))
+    level, of_left, of_right, rate = (np.empty(keys.shape) for _ in range(4))
+    kernels.solve(
+        keys, left, right, pairs, loads, budget, taking, emitting, blocks, _SPARED * budget, _STEPS, _WHOLE, high,
+        _KNOBS, room, level, of_left, of_right, rate,
+    )  # fmt: skip
+    none, kept = keys <= 0.0, room[4]
+    cost = taking * (of_left * loads[:, :, 0] + of_right * loads[:, :, 1])
+    in_all = np.where(none, 0.0, keys * level * cost).sum(axis=1)
+    drawn = np.where(none, 0.0, keys * emitting * pairs * level * of_left * of_right * rate).sum(axis=1)
+    firm = np.stack([kept >= FIRM * left, kept >= FIRM * right], axis=2)
+    held = taking * np.where(none[:, :, None] | ~firm, 0.0, (keys * level)[:, :, None] * loads).sum(axis=(1, 2))
+    for part in (level, of_left, of_right, rate):
+        part[none] = 1.0
+    return Strata(level, of_left, of_right, rate, in_all + drawn, in_all, firm, held)
 
 
 def sizes_of(pairs: Array, tuples: Array, keys: int, counts: Array, stands: Array, closeness: Array) -> Sizes:

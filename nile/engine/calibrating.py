@@ -291,7 +291,8 @@ def _told(counted: CountedJoin) -> Any:
     one = np.ones(1)
     admission = Admission(np.zeros(0, np.uint8), 0.5 * one, one, one, 0.0, 0.0)
     which = np.zeros(counted.side.shape[0], np.uint8)
-    return told(counted, which, admission, (_TUPLES, _TUPLES), _GAP, _TUPLES * _GAP, 0.95)
+    came = np.full((2, 1), _TUPLES // 2)
+    return told(counted, which, came, admission, (_TUPLES, _TUPLES), _GAP, _TUPLES * _GAP, 0.95)
 
 
 def _asked(query: Any, budget: float | None = None) -> int:

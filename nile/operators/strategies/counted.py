@@ -11,6 +11,7 @@ from nile.exact.join.chain import ExactJoin
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
 from nile.exact.join.shared import in_all, kept_of
+from nile.exact.state.lent import roomy
 from nile.operators.join.chain_join import Windowed
 from nile.summaries.lazy import lazy
 
@@ -32,8 +33,11 @@ class CountedJoin:
     """The join of two streams, whose pairs are counted before any is written.  Memory: about 25 bytes per tuple.
 
     Of each arrival in total order, [n]: side, int8, its stream; matches, standing, int32, the pairs that it completes
-    and the tuples of its key in both windows, itself included.
+    and the tuples of its key in both windows, itself included.  kept: of either stream, int64, which of those that were
+    given are counted, None for all (`counted_shared`).
     """
+
+    kept: tuple[Array, Array] | None = None
 
     def __init__(self, exact: ExactJoin, places: tuple[Array, Array] | None = None, *, standing: bool = True) -> None:
         """places: of the tuples of either stream, int64, what they are told as; None: as they are; standing: whether
@@ -43,9 +47,9 @@ class CountedJoin:
         self.exact = exact
         self.keys = exact.keys
         self._codes = exact.left_code, exact.right_code
-        self.side = np.empty(n, np.int8)
-        self._own, self.matches, self._high = (np.empty(n, np.int32) for _ in range(3))
-        self.standing = np.empty(n if standing else 0, np.int32)
+        self.side = roomy(n, np.int8)
+        self._own, self.matches, self._high = (roomy(n, np.int32) for _ in range(3))
+        self.standing = roomy(n if standing else 0, np.int32)
         lists = Lists((exact.left_ts, exact.right_ts), self._codes, -1, exact.keys, whole=True, threads=1)
         kernels.window_ranges(
             exact.left_ts, exact.right_ts, *self._codes, lists.first_rows(),
@@ -63,17 +67,14 @@ class CountedJoin:
         key[left], key[~left] = self._codes
         return key
 
-    def stands(self, which: Array, level: Array, coins: Array) -> tuple[Array, Array, Array, Array]:
+    def stands(self, which: Array, level: Array, coins: Array) -> tuple[Array, Array, Array]:
         """What tuples that came in stand for: see `strategy_kernels.sum_stands`.
 
-        (by key, float64 [keys]; the rate of each key; tuples by stream and stratum, int64; sums, float64 [3]).
+        (by key, float64 [keys]; the rate of each key; sums, float64 [3]).
         """
-        by_key, level_of = np.zeros(self.keys), np.full(self.keys, level[0])
-        came, sums = np.zeros(coins.shape, np.int64), np.zeros(3)
-        kernels.sum_stands(
-            self.side, *self._codes, self.matches, which, level, coins, by_key, level_of, came, sums
-        )  # fmt: skip
-        return by_key, level_of, came, sums
+        by_key, level_of, sums = np.zeros(self.keys), np.full(self.keys, level[0]), np.zeros(3)
+        kernels.sum_stands(self.side, *self._codes, self.matches, which, level, coins, by_key, level_of, sums)
+        return by_key, level_of, sums
 
     @property
     def pairs(self) -> int:
@@ -89,7 +90,9 @@ class CountedJoin:
     def outliers(self, cap: int) -> Array:
         """Arrivals whose pairs are outliers, the rarest keys' first: int64 [m]."""
         found = np.flatnonzero((self.matches > 0) & (self.standing <= cap))
-        return found[np.argsort(self.standing[found], kind="stable")]
+        rank = self.standing[found]
+        # One byte is sorted in a pass.
+        return found[np.argsort(rank.astype(np.uint8) if cap < 1 << 8 else rank, kind="stable")]
 
     def written(self, arrivals: Array, most: int) -> Iterator[tuple[Array, Array]]:
         """(left, right) ordinals of the pairs of whole arrivals in their order, the first `most`, in chunks."""
@@ -105,12 +108,15 @@ class CountedJoin:
             most -= n
 
     def by_stratum(self, strata: tuple[Array, Array], count: int) -> tuple[Array, Array]:
-        """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream.
+        """(the stratum of each arrival, the pairs of each stratum).  strata: uint8, of the tuples of either stream that
+        were given.
 
         Where there is one stratum alone the former is [0].
         """
         if count == 1:
             return np.zeros(0, np.uint8), np.array([float(self.pairs)])
+        if self.kept is not None:
+            strata = strata[0][self.kept[0]], strata[1][self.kept[1]]
         which, pairs = np.empty(self.side.shape[0], np.uint8), np.zeros(count)
         kernels.join_strata(self.side, *strata, self.matches, which, pairs)
         return which, pairs
@@ -132,22 +138,28 @@ class CountedJoin:
                 yield left[:n], right[:n], weight[:n]
 
 
-def counted_shared(joined: Windowed, places: tuple[Array, Array] | None = None) -> CountedJoin:
+def counted_shared(
+    joined: Windowed, places: tuple[Array, Array] | None = None, *, standing: bool = True
+) -> CountedJoin:  # fmt: skip
     """Two streams counted without the tuples whose key the other one lacks, where many have such a key.
 
     They complete no pair and stand with none of a key that has pairs.  They are sifted out before anything is coded,
     by 3 ns a tuple.
-    places: of the tuples of either stream, what they are told as; None: as they are.
+    places, standing: as of `CountedJoin`.
     """
     left, right = joined.window_codes
     left_ts, right_ts = joined.left.ts, joined.right.ts
     above = 1 + max(int(left.max(initial=-1)), int(right.max(initial=-1)))
     kept = in_all((left, right), above)
+    at: tuple[Array, Array] | None = None
     if kept is not None:
-        at, other = kept
-        left_ts, right_ts = left_ts[at], right_ts[other]
+        mine, others = at = kept[0], kept[1]
+        left_ts, right_ts = left_ts[mine], right_ts[others]
         (left, right), above = kept_of((left, right), kept, above)
-        places = (at, other) if places is None else (places[0][at], places[1][other])
+        places = at if places is None else (places[0][mine], places[1][others])
     if above > _DENSE * (left.shape[0] + right.shape[0]):
         (left, right), above = dense_codes((left, right))
-    return CountedJoin(ExactJoin(left_ts, right_ts, left, right, above, joined.window, joined.threads), places)
+    exact = ExactJoin(left_ts, right_ts, left, right, above, joined.window, joined.threads)
+    counted = CountedJoin(exact, places, standing=standing)
+    counted.kept = at
+    return counted

@@ -53,11 +53,11 @@ def paired_of(own: Array, others: Array, every: int) -> float:
     one tuple in so many is in the sample.  Keys met often are known by themselves; of the rest, whose tuples are taken
     to come as in a Poisson process, as many have a partner as a sample so thin would show by those it shows.
     """
-    often = own + others >= _OFTEN
-    known, light = float(own[often & (others > 0)].sum()), float(own[~often].sum())
-    shown = float(own[~often & (others > 0)].sum()) / light if light else 0.0
-    total = known + light + float(own[often & (others == 0)].sum())
-    return (known + light * (1.0 - (1.0 - shown) ** every)) / total if total else 0.0
+    often, met = own + others >= _OFTEN, others > 0
+    known, shown = float(own[often & met].sum()), float(own[met].sum())
+    light, total = float(own.sum()) - float(own[often].sum()), float(own.sum())
+    share = (shown - known) / light if light else 0.0
+    return (known + light * (1.0 - (1.0 - share) ** every)) / total if total else 0.0
 
 
 def _falling(often: Array, once: float, twice: float) -> float:

@@ -30,7 +30,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 _LISTED = 255
 _SURE = 4
-"""Tuples that a slot must have been seen with to be a stratum of its own."""
+"""Times that a key must have been met for its slot to be a stratum of its own."""
 _SHORT, _LONG = 1 << 12, 1 << 19
 """Tuples in the window up to which, and tuples from which on, the exact join goes by chains (`nile.exact.join.listed`).
 """
@@ -145,8 +145,11 @@ class Work:
         return tuples * each
 
     def counting(self, tuples: float, keys: float) -> float:
-        """Some of the tuples counted and listed."""
-        return tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
+        """Some of the tuples counted and listed, those without partners told by their keys where many have none."""
+        sifted = 0.0
+        if self._paired < _MANY:
+            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
+        return sifted + tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
 
     def listing(self, tuples: float, keys: float) -> float:
         """Some of the tuples listed by key, those without partners told by their keys where many have none."""
@@ -155,20 +158,13 @@ class Work:
             sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
         return sifted + tuples * (self.coding(keys, tuples) + self.prices.listing(keys))
 
-    def outliers(self, tuples: float, keys: float) -> float:
-        """As `counting` where outliers alone are wanted: of keys that both streams have, if few do."""
-        if self._paired >= _MANY:
-            return self.counting(tuples, keys)
-        return self.sifting(tuples) + self.counting(self._paired * tuples, self._paired * keys)
-
-    def taking(self, share: float, *, counting: bool, outliers: bool = False) -> float:
-        """A tuple that came in, where a share of the keys does: copied, and listed, counted or sifted for outliers."""
-        prices, keys = self.prices, max(1.0, share * self.keys)
+    def taking(self, share: float, *, counting: bool) -> float:
+        """A tuple that came in, where a share of the keys does: copied, and listed or counted."""
+        prices, keys, tuples = self.prices, max(1.0, share * self.keys), max(1.0, share * self.tuples)
         copied = prices.copy + self.hashed * prices.text
-        if outliers:
-            return copied + self.outliers(1.0, keys)
-        step = prices.counting(keys) if counting else prices.listing(keys)
-        return copied + self.coding(keys, share * self.tuples) + step
+        if counting:
+            return copied + self.counting(tuples, keys) / tuples
+        return copied + self.coding(keys, tuples) + prices.listing(keys)
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:
@@ -183,7 +179,7 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     whole = work.exact(pairs)
     asc = preference == "asc"
     desc = preference == "desc"
-    counting = work.outliers if asc else work.listing if desc else work.counting
+    counting = work.listing if desc else work.counting
     counted = work.reading + work.looking + counting(n, work.keys)
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
@@ -277,8 +273,8 @@ def best_keys(
     if done is not None:
         order = order[~done[order]]
     # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
-    whole = float(tuples.sum()) * work.taking(1.0, counting=counting, outliers=counting)
-    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting, outliers=counting)
+    whole = float(tuples.sum()) * work.taking(1.0, counting=counting)
+    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting)
     emit = work.outlier if counting else work.keyed
     costs = tuples[order] * price
     taking = np.cumsum(costs)
@@ -297,14 +293,9 @@ def best_keys(
 
 def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]:
     """Rates of keys and tuples under which totals vary least for the room, in ns; and what the sample is worth."""
-    seen = look.seen.sum(axis=0)
-    heavy = np.flatnonzero(seen >= _SURE)
-    if heavy.shape[0] > _LISTED:
-        least = np.partition(seen[heavy], -_LISTED)[-_LISTED]
-        heavy = heavy[seen[heavy] >= least]
-    heavy = heavy[np.argsort(-seen[heavy], kind="stable")][:_LISTED]
+    heavy, met = look.heaviest(_LISTED, _SURE)
     tuples = look.seen.sum(axis=1) * np.array(look.every, np.float64)
-    counts = look.seen.T[heavy].astype(np.float64)
+    counts = met.astype(np.float64)
     # Both streams may have been looked at unalike: by the denser, the sparser is scaled up.
     stands = float(min(look.every))
     counts *= np.array(look.every) / stands

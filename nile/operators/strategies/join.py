@@ -20,7 +20,7 @@ from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
-from nile.operators.strategies.telling import counted_all, drawing_rates, told
+from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, told
 from nile.preferences.key_sample import KeySample, outputs_of_one_key
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.estimate import Estimate
@@ -66,7 +66,7 @@ class StrategyJoin:
         self._clock = clock
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs
         self.spent_by: dict[str, float] = {}
-        self._sampled: tuple[CountedJoin, Array] | None = None
+        self._sampled: tuple[CountedJoin, Array, Array] | None = None
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._chain: ChainJoin | None = None
@@ -248,15 +248,11 @@ class StrategyJoin:
 
     def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
         """places: of the tuples of either stream, what they are told as; None: as they are."""
-        if self.plan.preference == "asc":
-            self._spend("sift", tuples * self.prices.sift)
-            counted = counted_shared(joined, places)
-            exact, tuples = counted.exact, counted.side.shape[0]
-        else:
-            exact = joined.exact
-            counted = CountedJoin(exact, places, standing=False)
-        coding = self.choice.work.coding(exact.keys, tuples) if self.choice.has_looked else self.prices.code
-        each = coding + self.prices.counting(exact.keys)
+        self._spend("sift", tuples * self.prices.sift)
+        counted = counted_shared(joined, places, standing=self.plan.preference == "asc")
+        keys, tuples = counted.keys, counted.side.shape[0]
+        coding = self.choice.work.coding(keys, tuples) if self.choice.has_looked else self.prices.code
+        each = coding + self.prices.counting(keys)
         self._spend("count", tuples * each)
         self._bytes = max(self._bytes, counted.nbytes)
         return counted
@@ -282,7 +278,7 @@ class StrategyJoin:
         weight = 1.0 / (admission.level * admission.left * admission.right)
         which, pairs = counted.by_stratum(strata, weight.shape[0])
         if self.choice.way == "keys":
-            self._sampled = counted, which
+            self._sampled = counted, which, by_stratum(strata, weight.shape[0])
         rate = drawing_rates(pairs, weight, float(room))
         phase = float(np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4])).random())
         for left, right, stands in counted.drawn(which, rate, weight / rate, phase):

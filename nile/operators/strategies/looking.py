@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.exact.state.lent import roomy
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.admitted import Admitted, Side
 from nile.operators.strategies.distinct import distinct_of, paired_of
@@ -26,13 +27,15 @@ __all__ = ["Look", "span_of"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_SLOTS, _MOST_SLOTS = 12, 17
-_FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 16
+_FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 64
 """Tuples of a stream that are looked at: all of so many, from there on one in so many, and never more."""
-_TIMES = 1024
+_TIMES = 64
+_KINDS, _ALIKE = 32, 100
+"""Of slots by how often they were seen, and how many of a kind tell what the next one has."""
 _DENSE = 2
 """Numbers a tuple up to which joins take keys as they are."""
-_COUNTED = 8192
-"""Tuples whose keys are counted each by itself, or half so many, as their hashes have it."""
+_BLOCK = 1024
+"""Tuples that are admitted or refused at a time."""
 
 
 class Look:
@@ -51,7 +54,7 @@ class Look:
         self.tuples = tuple(map(len, streams))
         self.nulls = tuple(one.key.null_count for one in streams)
         wanted = [min(_SEEN, max(_FEWEST, n // _ONE_IN)) for n in self.tuples]
-        bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(wanted))) - 1 + 2 * fine))
+        bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(wanted))) - 1 + fine))
         self.shift = 64 - bits
         self.slots = 1 << bits
         self.seed = _secret_seed(streams[0].hasher, seed)
@@ -59,11 +62,12 @@ class Look:
         self.every = tuple(max(1, n // seen) for n, seen in zip(self.tuples, wanted, strict=True))
         counts = np.zeros((2, self.slots), np.int32)
         ends: list[tuple[int, int]] = []
-        self._looked: list[tuple[Array, Array]] = []
+        self._noted: list[Array] = []
         for k in (0, 1):
             words, valid = self._sample(k, int(self._seeds.integers(self.every[k])))
-            kernels.slot_counts(words, valid, self.seed, self.shift, 0, 1, counts[k])
-            self._looked.append((words, valid))
+            words = words[valid] if valid.shape[0] else words
+            kernels.slot_counts(words, self.seed, self.shift, counts[k])
+            self._noted.append(words)
             if words.shape[0]:
                 ends.append((int(words.min()), int(words.max())))
         self.hashed = sum(n for n, one in zip(self.tuples, streams, strict=True) if is_hashed(one.key.type))
@@ -139,60 +143,72 @@ class Look:
 
     @cached_property
     def _sums(self) -> Array:
-        sums = np.zeros(6)
+        sums = np.zeros(2)
         kernels.sum_slots(self.seen, np.array(self.every), self._beside, sums)
         return sums
 
     @cached_property
-    def pairs(self) -> float:
-        """About how many pairs there are: the inner product of both streams' counts by slot, less what chance makes.
+    def _met(self) -> tuple[Array, Array]:
+        """(keys that were met, how often in either stream): int64 [keys], [2, keys].  Cost: sorting the tuples seen."""
+        left, right = (np.sort(noted) for noted in self._noted)
+        words = np.empty(left.shape[0] + right.shape[0], np.int64)
+        times = np.empty((2, words.shape[0]), np.int64)
+        met = kernels.times_met(left, right, words, times)
+        return words[:met], times[:, :met]
 
-        Source: Alon, Gibbons, Matias, Szegedy, "Tracking Join and Self-Join Sizes in Limited Storage", PODS 1999.
+    def heaviest(self, most: int, least: int) -> tuple[Array, Array]:
+        """The slots of at most so many keys, those met most often, and at least so often: slots, int64 [m], and how
+        often their keys were met in either stream, int64 [m, 2].
         """
-        whole = (float(self._sums[2]) - self.slots * self._beside) / (1.0 - 1.0 / self.slots)
-        return self.closeness * max(0.0, whole)
+        words, times = self._met
+        often = times.sum(axis=0)
+        heavy = np.flatnonzero(often >= least)
+        if heavy.shape[0] > most:
+            heavy = heavy[np.argsort(-often[heavy], kind="stable")[:most]]
+        at = np.empty(heavy.shape[0], np.int64)
+        kernels.slots_of(words, heavy, self.seed, self.shift, at)
+        slots, which = np.unique(at, return_inverse=True)
+        met = np.zeros((slots.shape[0], 2), np.int64)
+        np.add.at(met, which, times[:, heavy].T)
+        return slots, met
+
+    @cached_property
+    def _by_key(self) -> tuple[Array, Array]:
+        """About how many tuples of either stream each key has that both were seen with: float64 [keys]."""
+        times = self._met[1]
+        left, right = times[:, (times[0] > 0) & (times[1] > 0)].astype(np.float64)
+        return left * self.every[0], right * self.every[1]
+
+    @cached_property
+    def pairs(self) -> float:
+        """About how many pairs there are: those of the tuples looked at, each of which stands for as many."""
+        left, right = self._by_key
+        return self.closeness * float(left @ right)
 
     @cached_property
     def error(self) -> float:
-        """The standard error of `pairs`: that of slots shared by chance, and of the tuples not looked at."""
-        left, right, both, _, unseen, _ = self._sums
-        return self.closeness * float(np.sqrt((left * right + both * both) / self.slots + unseen))
+        """The standard error of `pairs`: that of the tuples not looked at."""
+        left, right = self._by_key
+        unseen = left * right * (right * (self.every[0] - 1) + left * (self.every[1] - 1))
+        return self.closeness * float(np.sqrt(unseen.sum()))
 
     @property
     def keys(self) -> float:
         """About how many distinct keys were seen, by the slots that no key fell in."""
-        return max(1.0, -self.slots * float(np.log(max(1.0, self._sums[5]) / self.slots)))
-
-    @cached_property
-    def _some(self) -> tuple[Array, int]:
-        """(how often some keys were met in either stream, of how many keys each of these is one): int64 [2, keys].
-
-        Cost: 2 ns a tuple looked at, and sorting some thousand.
-        """
-        mask = (1 << max(0, (self.looked // _COUNTED).bit_length())) - 1
-        met = []
-        for words, valid in self._looked:
-            out = np.empty(words.shape[0] + 1, np.int64)
-            met.append(np.unique(out[: kernels.some_keys(words, valid, self.seed, mask, out)], return_counts=True))
-        keys = np.union1d(met[0][0], met[1][0])
-        times = np.zeros((2, keys.shape[0]), np.int64)
-        for own, (words, counts) in zip(times, met, strict=True):
-            own[np.searchsorted(keys, words)] = counts
-        return times, mask + 1
+        return max(1.0, -self.slots * float(np.log(max(1.0, self._sums[1]) / self.slots)))
 
     @cached_property
     def distinct(self) -> float:
-        """About how many distinct keys there are, more than were seen: of some keys, by their hash, each is counted."""
-        times, one_in = self._some
+        """About how many distinct keys there are, more than were seen."""
         tuples = float(sum(self.tuples) - sum(self.nulls))
         met = float(self.seen.sum())
-        return max(1.0, min(tuples, one_in * distinct_of(times.sum(axis=0), met, tuples)))
+        return max(1.0, min(tuples, distinct_of(self._met[1].sum(axis=0), met, tuples)))
 
     @cached_property
     def paired(self) -> float:
         """About which share of all tuples have a key that the other stream has, at any time."""
-        times, _ = self._some
-        shares = paired_of(times[0], times[1], self.every[1]), paired_of(times[1], times[0], self.every[0])
+        left, right = self._met[1]
+        shares = paired_of(left, right, self.every[1]), paired_of(right, left, self.every[0])
         return sum(n * share for n, share in zip(self.tuples, shares, strict=True)) / max(1, sum(self.tuples))
 
     def weighed(self, cap: int) -> tuple[Array, Array, Array]:
@@ -203,13 +219,15 @@ class Look:
         if cap in self._weighed:
             return self._weighed[cap]
         tuples, wanted, worths = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.float32)
-        share = 1.0 if self.window is None else 0.5 * self.closeness
-        above = float(self._sums[3])
-        scale = self.closeness if cap else self.pairs / above if above else 0.0
-        kernels.weigh_slots(
-            self.seen, np.array(self.every), self._beside, scale, cap, share, max(1.0, self.keys / self.slots), tuples,
-            wanted, worths,
-        )  # fmt: skip
+        every, out = np.array(self.every), (tuples, wanted, worths)
+        if cap:
+            share, keys = 1.0 if self.window is None else 0.5 * self.closeness, self.distinct / self.slots
+            kinds, table = np.zeros((_KINDS, _KINDS), np.int64), np.empty((2, _KINDS, _KINDS))
+            kernels.weigh_outliers(self.seen, every, self.closeness, cap, share, keys, _ALIKE, kinds, table, *out)
+        else:
+            above = float(self._sums[0])
+            scale = self.pairs / above if above else 0.0
+            kernels.weigh_slots(self.seen, every, self._beside, scale, *out)
         # The bits of numbers from 0 on rank as they do: the upper two bytes, to a hundredth, sort in a few passes.
         rank = np.uint16(0xFFFF) - (worths.view(np.uint32) >> 15).astype(np.uint16)
         self._weighed[cap] = tuples, wanted, rank.argsort(kind="stable")
@@ -221,13 +239,14 @@ class Look:
         stratum: uint8 [slots]; level, coins: float64 [strata], of keys, and of the tuples of either stream.
         """
         sides = []
+        hashes, tossed = np.empty((2, _BLOCK), np.uint64)
         for k, coin in enumerate(coins):
             n, ts = self.tuples[k], self.joined.streams[k].ts
-            place, time, word = (np.empty(n + 1, np.int64) for _ in range(3))
-            came = np.empty(n + 1, np.uint8)
+            place, time, word = (roomy(n + 1) for _ in range(3))
+            came = roomy(n + 1, np.uint8)
             m = kernels.admit(
                 *self._keyed[k], ts, self.seed, self.shift, stratum, _below(level), _below(coin),
-                self._coin_seed(k), place, time, word, came,
+                self._coin_seed(k), hashes, tossed, place, time, word, came,
             )  # fmt: skip
             key = self.joined.streams[k].key
             hashed = is_hashed(key.type)

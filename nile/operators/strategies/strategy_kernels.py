@@ -7,44 +7,62 @@ from typing import Any
 import numpy as np
 
 from nile.summaries.hash_kernels import mix
-from nile.summaries.kernels import U8, kernel
+from nile.summaries.kernels import U8, inlined, kernel
 
 __all__ = [
-    "admit", "draw_pairs", "join_strata", "slot_counts", "slots_of", "some_keys", "sum_slots", "sum_stands",
-    "weigh_slots", "window_ranges", "write_best",
+    "admit", "draw_pairs", "join_strata", "slot_counts", "slots_of", "sum_slots", "sum_stands", "times_met",
+    "weigh_outliers", "weigh_slots", "window_ranges", "write_best",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _LOW = U8(0x7FFFFFFF)
+_MOST = 100.0
+"""Tuples expected, of which it is certain that more than a few come."""
 
 
 @kernel
-def slot_counts(words: Array, valid: Array, seed: int, shift: int, first: int, every: int, counts: Array) -> int:
-    """Count every `every`-th tuple from `first` on by the slot of its key; returns how many have a key.
+def slot_counts(words: Array, seed: int, shift: int, counts: Array) -> None:
+    """Count tuples by the slot of their key: the highest 64 - shift bits of its hash.
 
-    words: int64 [n]; valid: bool [n], or [0] when no key is null; a slot is the hash's highest 64 - shift bits; counts:
-    int32 [slots].
+    words: int64 [n]; counts: int32 [slots].
     """
-    seen = 0
-    check = valid.shape[0] > 0
-    for i in range(first, words.shape[0], every):
-        if check and not valid[i]:
-            continue
-        counts[np.int64(mix(words[i], U8(seed)) >> U8(shift))] += 1
-        seen += 1
-    return seen
+    for i in range(words.shape[0]):
+        counts[mix(words[i], U8(seed)) >> U8(shift)] += 1
+
+
+@kernel
+def times_met(left: Array, right: Array, numbers: Array, times: Array) -> int:
+    """How often each number is in either of two arrays that do not fall; returns how many there are.
+
+    left, right: int64; numbers: int64 [left and right together]; times: int64 [2, as many].
+    """
+    i = j = found = 0
+    while i < left.shape[0] or j < right.shape[0]:
+        first = i < left.shape[0] and (j == right.shape[0] or left[i] <= right[j])
+        number = left[i] if first else right[j]
+        numbers[found] = number
+        times[0, found] = times[1, found] = 0
+        while i < left.shape[0] and left[i] == number:
+            times[0, found] += 1
+            i += 1
+        while j < right.shape[0] and right[j] == number:
+            times[1, found] += 1
+            j += 1
+        found += 1
+    return found
 
 
 @kernel
 def admit(
     words: Array, valid: Array, ts: Array, seed: int, shift: int, stratum: Array, level: Array, coin: Array,
-    coin_seed: int, out: Array, out_ts: Array, out_words: Array, came: Array,
+    coin_seed: int, hashes: Array, tossed: Array, out: Array, out_ts: Array, out_words: Array, came: Array,
 ) -> int:  # fmt: skip
     """The tuples that come in, in order: their places, times, words and strata; returns how many.
 
-    words, valid, seed, shift: as `slot_counts`; ts: int64 [n] ns; stratum: uint8 [slots]; level, coin: uint64 [strata],
-    a key is in when the lowest 31 bits of its hash are below its stratum's level, a tuple of it when those of a hash of
-    its place are below the coin; out, out_ts, out_words: int64 [n + 1]; came: uint8 [n + 1].  A tuple refused costs a
+    words, seed, shift: as `slot_counts`; valid: bool [n], or [0] when no key is null; ts: int64 [n] ns; stratum: uint8
+    [slots]; level, coin: uint64 [strata], a key is in when the lowest 31 bits of its hash are below its stratum's
+    level, a tuple of it when those of a hash of its place are below the coin; hashes, tossed: uint64 [m], room for
+    those of m tuples at a time; out, out_ts, out_words: int64 [n + 1]; came: uint8 [n + 1].  A tuple refused costs a
     hash and a compare: nothing branches on the outcome.
     """
     at = 0
@@ -52,20 +70,33 @@ def admit(
     thinned = False
     for s in range(coin.shape[0]):
         thinned = thinned or coin[s] <= _LOW
-    for i in range(words.shape[0]):
-        word = words[i]
-        h = mix(word, U8(seed))
-        which = stratum[np.int64(h >> U8(shift))]
-        out[at] = i
-        out_ts[at] = ts[i]
-        out_words[at] = word
-        came[at] = which
-        taken = (h & _LOW) < level[which]
-        if check:
-            taken = taken & valid[i]
-        if thinned:
-            taken = taken & ((mix(i, U8(coin_seed)) & _LOW) < coin[which])
-        at += 1 if taken else 0
+    size = hashes.shape[0]
+    for begin in range(0, words.shape[0], size):
+        many = min(size, words.shape[0] - begin)
+        for j in range(many):  # apart from what follows: several at once, where the processor can
+            hashes[j] = mix(words[U8(begin + j)], U8(seed))
+        first = at
+        if check or thinned:
+            for j in range(many if thinned else 0):
+                tossed[j] = mix(begin + j, U8(coin_seed)) & _LOW
+            for j in range(many):
+                which = stratum[hashes[j] >> U8(shift)]
+                out[U8(at)] = begin + j
+                taken = (hashes[j] & _LOW) < level[which]
+                if check:
+                    taken &= valid[begin + j]
+                if thinned:
+                    taken &= tossed[j] < coin[which]
+                at += 1 if taken else 0
+        else:
+            for j in range(many):
+                out[U8(at)] = begin + j
+                at += 1 if (hashes[j] & _LOW) < level[stratum[hashes[j] >> U8(shift)]] else 0
+        for k in range(first, at):
+            place = U8(out[U8(k)])
+            out_ts[U8(k)] = ts[place]
+            out_words[U8(k)] = words[place]
+            came[U8(k)] = stratum[hashes[place - U8(begin)] >> U8(shift)]
     return at
 
 
@@ -77,77 +108,93 @@ def slots_of(words: Array, places: Array, seed: int, shift: int, out: Array) -> 
 
 
 @kernel
-def some_keys(words: Array, valid: Array, seed: int, mask: int, out: Array) -> int:
-    """The keys of those tuples the lowest bits of whose hash, `mask`, are 0: all of some keys; returns how many.
-
-    words, valid, seed: as `slot_counts`; out: int64 [n + 1].
-    """
-    at = 0
-    check = valid.shape[0] > 0
-    for i in range(words.shape[0]):
-        out[at] = words[i]
-        taken = (mix(words[i], U8(seed)) & U8(mask)) == U8(0)
-        if check:
-            taken = taken & valid[i]
-        at += 1 if taken else 0
-    return at
-
-
-@kernel
 def sum_slots(seen: Array, every: Array, beside: float, sums: Array) -> None:
-    """Sums over slots, with left and right the tuples a slot is taken to have: sums, float64 [6], of the squares of
-    left and of right, left * right, what it is above `beside`, its variance for tuples not looked at, and slots where
-    neither was seen.  seen: int32 [2, slots]; every: int64 [2].
+    """Sums over slots, with left and right the tuples a slot is taken to have: sums, float64 [2], of what left * right
+    is above `beside`, and of slots where neither was seen.  seen: int32 [2, slots]; every: int64 [2].
     """
+    above = none = 0.0  # not added up in memory
     for s in range(seen.shape[1]):
         left, right = float(seen[0, s] * every[0]), float(seen[1, s] * every[1])
-        both = left * right
-        sums[0] += left * left
-        sums[1] += right * right
-        sums[2] += both
-        sums[3] += max(0.0, both - beside)
-        sums[4] += both * (right * (every[0] - 1) + left * (every[1] - 1))
-        sums[5] += 1.0 if seen[0, s] == 0 and seen[1, s] == 0 else 0.0
+        above += max(0.0, left * right - beside)
+        none += 1.0 if left + right == 0.0 else 0.0
+    sums[0], sums[1] = above, none
 
 
 @kernel
 def weigh_slots(
-    seen: Array,
-    every: Array,
-    beside: float,
-    scale: float,
-    cap: int,
-    share: float,
-    keys: float,
-    tuples: Array,
-    wanted: Array,
-    worths: Array,
-) -> None:
-    """Of each slot the tuples, the pairs or outliers expected, and what it is worth: these per tuple.
+    seen: Array, every: Array, beside: float, scale: float, tuples: Array, wanted: Array, worths: Array
+) -> None:  # fmt: skip
+    """Of each slot the tuples, the pairs expected, and what it is worth: these per tuple.
 
-    beside: left * right of keys that share a slot by chance; scale: pairs per left * right; cap: of outliers, 0: all
-    pairs are wanted; share: of a key's tuples, those in both windows; keys: in a slot.  For outliers tuples are taken
-    to come as in a Poisson process, and a slot that was not seen to have half as many as one seen once.
+    beside: left * right of keys that share a slot by chance; scale: pairs per left * right.
     tuples, wanted: float64 [slots]; worths: float32 [slots], from 0 on.
     """
     for s in range(seen.shape[1]):
         left, right = float(seen[0, s] * every[0]), float(seen[1, s] * every[1])
-        if cap == 0:
-            wanted[s] = scale * max(0.0, left * right - beside)
-            tuples[s] = left + right
-            worth = left * right / max(1.0, left + right)
+        wanted[s] = scale * max(0.0, left * right - beside)
+        tuples[s] = left + right
+        worths[s] = np.float32(left * right / max(1.0, left + right))
+
+
+@inlined
+def _rare(standing: float, cap: int) -> Any:
+    """How likely less than cap - 1 tuples come where so many are expected, as in a Poisson process."""
+    term = few = np.exp(-standing)
+    for j in range(1, cap - 1):
+        term *= standing / j
+        few += term
+    return few
+
+
+@inlined
+def _more(seen: int, others: int, kinds: Array, enough: int) -> Any:
+    """What another look at slots that were seen so often would see there, of left and of right."""
+    n = kinds[seen, others]
+    if n >= enough and max(seen, others) + 2 < kinds.shape[0]:
+        of_left, of_right = (seen + 1) / n * kinds[seen + 1, others], (others + 1) / n * kinds[seen, others + 1]
+        return max(1.0 / n, of_left), max(1.0 / n, of_right)
+    return max(0.5, float(seen)), max(0.5, float(others))
+
+
+@kernel
+def weigh_outliers(
+    seen: Array, every: Array, scale: float, cap: int, share: float, keys: float, enough: int, kinds: Array,
+    table: Array, tuples: Array, wanted: Array, worths: Array,
+) -> None:  # fmt: skip
+    """As `weigh_slots`, where pairs of outliers are wanted alone.
+
+    cap: of outliers; share: of a key's tuples, those in both windows; keys: in a slot.  A slot has what was seen of it
+    and, of the tuples not looked at, as many as such a slot has on average: as others that were seen once more often
+    tell, or, of fewer than `enough` alike, as it was seen itself, once in two where it was not.  What those seen least
+    have are taken to be keys alike, that every slot has; what another one has besides, one key more.
+    kinds: int64 [m, m], zeros, slots by how often either stream was seen there, the last ones for so many and more;
+    table: float64 [2, m, m].  Source: Robbins, "An Empirical Bayes Approach to Statistics", 1956.
+    """
+    top = kinds.shape[0] - 1
+    for s in range(seen.shape[1]):
+        kinds[min(top, seen[0, s]), min(top, seen[1, s])] += 1
+    rest, others = every[0] - 1, every[1] - 1
+    of_left = of_right = 0.0
+    least = 2 * top
+    for i in range(top):
+        for j in range(top):
+            left, right = _more(i, j, kinds, enough)
+            table[0, i, j], table[1, i, j] = i + rest * left, j + others * right
+            if i + j < least and kinds[i, j] >= enough:
+                least, of_left, of_right = i + j, table[0, i, j], table[1, i, j]
+    usual = of_left * of_right / keys * scale * _rare((of_left + of_right) * share / keys, cap)
+    for s in range(seen.shape[1]):
+        i, j = seen[0, s], seen[1, s]
+        if i < top and j < top:
+            left, right = table[0, i, j], table[1, i, j]
         else:
-            left, right = max(left, 0.5 * every[0]), max(right, 0.5 * every[1])
-            tuples[s] = left + right
-            standing = (left + right) * share / keys
-            term = np.exp(-standing)
-            few = term
-            for j in range(1, cap - 1):
-                term *= standing / j
-                few += term
-            wanted[s] = left * right / keys * scale * few
-            worth = wanted[s] / max(1.0, left + right)
-        worths[s] = np.float32(worth)
+            left, right = float(i * every[0]), float(j * every[1])
+        tuples[s] = left + right
+        left, right = max(0.0, left - of_left), max(0.0, right - of_right)
+        wanted[s] = usual
+        if left * right > 0.0 and (left + right) * share < _MOST:
+            wanted[s] += left * right * scale * _rare((left + right) * share, cap)
+        worths[s] = np.float32(wanted[s] / max(1.0, tuples[s]))
 
 
 @kernel
@@ -215,14 +262,14 @@ def join_strata(side: Array, left: Array, right: Array, matches: Array, which: A
 @kernel
 def sum_stands(
     side: Array, left_code: Array, right_code: Array, matches: Array, strata: Array, level: Array, coins: Array,
-    by_key: Array, level_of: Array, came: Array, sums: Array,
+    by_key: Array, level_of: Array, sums: Array,
 ) -> None:  # fmt: skip
     """What the pairs of tuples that came in stand for: of all (sums[0]), of each key, and how that scatters by coins.
 
     side, matches, strata: as `draw_pairs`; code: int64, of either stream's tuples, below 0 null; level, float64
     [strata], and coins, float64 [2, strata]: the rates of keys and of either stream's tuples; by_key, level_of: float64
-    [keys], zeros and anything; came: int64 [2, strata], tuples; sums: float64 [3], zeros, the last two the variance of
-    tuples with coins of their own and the sum of its squares.
+    [keys], zeros and anything; sums: float64 [3], zeros, the last two the variance of tuples with coins of their own
+    and the sum of its squares.
     """
     i = j = 0
     apart = strata.shape[0] > 0
@@ -235,7 +282,6 @@ def sum_stands(
         else:
             code = right_code[j]
             j += 1
-        came[mine, s] += 1
         if code < 0:
             continue
         coin = coins[mine, s]

@@ -15,7 +15,7 @@ from nile.preferences.key_sample import counted as counted_estimate
 from nile.preferences.key_sample import of_one_key
 from nile.summaries.estimate import Estimate
 
-__all__ = ["counted_all", "drawing_rates", "told"]
+__all__ = ["by_stratum", "counted_all", "drawing_rates", "told"]
 
 Array = np.ndarray[Any, Any]
 _NONE_OF = 3.0
@@ -23,17 +23,18 @@ _NONE_OF = 3.0
 
 
 def told(
-    counted: CountedJoin, which: Array, admission: Admission, tuples: tuple[int, ...], window: int | None, span: int,
-    confidence: float,
+    counted: CountedJoin, which: Array, came: Array, admission: Admission, tuples: tuple[int, ...], window: int | None,
+    span: int, confidence: float,
 ) -> Estimate:  # fmt: skip
     """How many pairs there are, by all that the sampled keys have, drawn or not.
 
-    which: uint8, the stratum of each arrival; tuples: of either stream, with a key; window: ns or None; span: ns.
+    which: uint8, the stratum of each arrival; came: int64 [2, strata], the tuples that came in; tuples: of either
+    stream, with a key; window: ns or None; span: ns.
     The variance is that of keys that are in or out whole, and of tuples with coins of their own, whose pairs with
     later tuples are taken to be as many as those with earlier ones.
     """
     coins = np.stack([admission.left, admission.right])
-    by_key, level, came, sums = counted.stands(which, admission.level, coins)
+    by_key, level, sums = counted.stands(which, admission.level, coins)
     keys = (1.0 - level) * by_key**2
     variance, squares = float(sums[1] + keys.sum()), float(sums[2] + (keys * keys).sum())
     freedom = max(1.0, np.floor(variance**2 / squares)) if squares else np.inf
@@ -69,3 +70,10 @@ def counted_all(joined: Joinable) -> int:
     """How many pairs there are, by their keys as window joins take them; none is made.  O(tuples)."""
     window = span_of(joined) if joined.window is None else joined.window
     return count_whole((joined.left.ts, joined.right.ts), joined.window_codes, window)
+
+
+def by_stratum(strata: tuple[Array, Array], count: int) -> Array:
+    """How many tuples of each stream are in each stratum: int64 [2, count].  strata: uint8, of each of them."""
+    if count == 1:
+        return np.array([[each.shape[0]] for each in strata])
+    return np.array([np.bincount(each, minlength=count) for each in strata])

@@ -1,0 +1,91 @@
+"""What a look counts, and which tuples come in: kernels against a few lines of Python each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nile.operators.strategies.strategy_kernels import admit, times_met, weigh_outliers
+from nile.summaries.hash_kernels import mix
+
+Array = np.ndarray[Any, Any]
+
+
+def test_keys_are_counted_in_both_streams() -> None:
+    rng = np.random.default_rng(1)
+    for sizes in ((0, 0), (0, 7), (9, 0), (500, 300)):
+        left, right = (np.sort(rng.integers(-40, 40, size)) for size in sizes)
+        numbers, times = np.empty(sum(sizes), np.int64), np.empty((2, sum(sizes)), np.int64)
+        met = times_met(left, right, numbers, times)
+        one, other = Counter(left.tolist()), Counter(right.tolist())
+        assert numbers[:met].tolist() == sorted({*one, *other})
+        assert times[:, :met].T.tolist() == [[one[key], other[key]] for key in sorted({*one, *other})]
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("thinned", [False, True])
+@pytest.mark.parametrize("block", [64, 1024])
+def test_who_comes_in_is_told_by_hashes_of_keys_and_places(nulls: bool, thinned: bool, block: int) -> None:
+    rng = np.random.default_rng(2)
+    n, seed, tossing, shift = 700, 77, 5, 60
+    words, ts = rng.integers(0, 90, n), np.arange(n) * 10
+    valid = rng.random(n) < 0.8 if nulls else np.zeros(0, np.bool_)
+    stratum = rng.integers(0, 3, 1 << (64 - shift)).astype(np.uint8)
+    level = np.array([0, 1 << 31, 1 << 30], np.uint64)
+    coin = np.array([1 << 31, 1 << 30 if thinned else 1 << 31, 1 << 31], np.uint64)
+    place, time, word = (np.empty(n + 1, np.int64) for _ in range(3))
+    came, (hashes, tossed) = np.empty(n + 1, np.uint8), np.empty((2, block), np.uint64)
+    m = admit(
+        words, valid, ts, seed, shift, stratum, level, coin, tossing, hashes, tossed, place, time, word, came
+    )  # fmt: skip
+    expected = []
+    for i in range(n):
+        key, toss = int(mix(int(words[i]), np.uint64(seed))), int(mix(i, np.uint64(tossing)))
+        own, low = int(stratum[key >> shift]), 0x7FFFFFFF
+        if (not nulls or valid[i]) and key & low < level[own] and toss & low < coin[own]:
+            expected.append((i, i * 10, int(words[i]), own))
+    assert list(zip(*(each[:m].tolist() for each in (place, time, word, came)), strict=True)) == expected
+    assert 0 < m < n
+
+
+def _weighed(seen: Array, every: int, keys: float) -> tuple[Array, Array, Array]:
+    kinds, table = np.zeros((32, 32), np.int64), np.empty((2, 32, 32))
+    tuples, wanted, worths = (np.empty(seen.shape[1], kind) for kind in (np.float64, np.float64, np.float32))
+    weigh_outliers(
+        seen, np.array([every, every]), 1.0, 4, 0.5, keys, 100, kinds, table, tuples, wanted, worths
+    )  # fmt: skip
+    return tuples, wanted, worths
+
+
+def test_a_slot_is_expected_to_have_what_slots_like_it_have() -> None:
+    rng = np.random.default_rng(3)
+    slots, every, busy = 20_000, 50, 200
+    rate = np.full(slots, 60.0)
+    rate[:busy] = 4_000.0
+    have = rng.poisson(rate, (2, slots))
+    seen = rng.binomial(have, 1.0 / every).astype(np.int32)
+    tuples, wanted, worths = _weighed(seen, every, 40.0)
+    true = have.sum(axis=0)
+    light = rate == 60.0
+    for times in range(4):  # as often as a sample sees slots that are all alike by chance
+        alike = light & (seen.sum(axis=0) == times)
+        assert tuples[alike].mean() == pytest.approx(true[alike].mean(), rel=0.05)
+    assert tuples[~light].mean() == pytest.approx(true[~light].mean(), rel=0.05)
+    assert worths[~light].max() < worths[light].min()  # a frequent key has no outliers, and costs
+    usual = _few(60.0 + 60.0, 40.0)
+    assert wanted[light].mean() == pytest.approx(usual, rel=0.2)
+
+
+def _few(tuples: float, keys: float) -> float:
+    standing = 0.5 * tuples / keys
+    return (tuples / 2.0) ** 2 / keys * sum(math.exp(-standing) * standing**j / math.factorial(j) for j in range(3))
+
+
+def test_slots_that_were_looked_at_whole_have_what_was_seen() -> None:
+    seen = np.random.default_rng(4).integers(0, 6, (2, 5_000)).astype(np.int32)
+    tuples, _, _ = _weighed(seen, 1, 1.0)
+    assert tuples.tolist() == seen.sum(axis=0).tolist()
