@@ -18,6 +18,7 @@ from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.counted import CountedJoin, counted_shared
+from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, told
@@ -122,7 +123,7 @@ class StrategyJoin:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the time is used up.  A sample is drawn to its end: a part of it would stand for too little."""
+        """Whether the time is used up.  A sample ends by itself (`drawn_in_parts`): none is cut off."""
         return self._left <= 0.0 and (self.plan.preference != "weighted" or self.choice.way == "exact")
 
     @property
@@ -269,7 +270,9 @@ class StrategyJoin:
         if self.choice.has_looked:
             self._drawn = self._near_work.drawn(counted.side.shape[0], rest)
         ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, rest)
-        paid = max(ns / self._pair, ceil(admission.pairs))  # what was forecast, if more keys came than were
+        paid = ns / self._pair
+        if not clocked:
+            paid = max(paid, ceil(admission.pairs))  # what was forecast, if more keys came than were
         room = self._room(paid)
         if self.plan.preference != "weighted":
             for left, right in counted.written(counted.outliers(self.plan.outlier_cap), room):
@@ -280,9 +283,9 @@ class StrategyJoin:
         if self.choice.way == "keys":
             self._sampled = counted, which, by_stratum(strata, weight.shape[0])
         rate = drawing_rates(pairs, weight, float(room))
-        phase = float(np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4])).random())
-        for left, right, stands in counted.drawn(which, rate, weight / rate, phase):
-            yield Outputs(left=left, right=right, weight=stands)
+        rng = np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4]))
+        passing = counted.side.shape[0] * self.prices.draw
+        yield from drawn_in_parts(counted, which, rate, weight, rng, self._clock, self.choice.grant, rest, passing)
 
     def expand(self, outputs: Outputs) -> Outputs:
         """The pairs as they are."""

@@ -1,0 +1,51 @@
+"""A sample of counted pairs that can end early by the clock, and whose weights are right whenever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.data import Outputs
+from nile.operators.drive.clock import Clock
+from nile.operators.strategies.counted import CountedJoin
+
+__all__ = ["drawn_in_parts"]
+
+Array = np.ndarray[Any, Any]
+_PARTS, _PASSING = 8, 0.1
+"""Parts at the most, and of the time that is left, what going through all tuples again for each may take."""
+_AHEAD = 2.0
+"""Parts that there has to be time for, or the next one is the last."""
+
+
+def drawn_in_parts(
+    counted: CountedJoin, which: Array, rate: Array, weight: Array, rng: np.random.Generator, clock: Clock | None,
+    grant: float, rest: float, passing: float,
+) -> Iterator[Outputs]:  # fmt: skip
+    """A systematic sample of the pairs, each with the probability of its stratum; under a clock maybe fewer.
+
+    which: uint8, the stratum of each arrival ([0]: all are in one); rate, weight: float64 [strata], of a pair its
+    probability, and what it stands for where all are drawn; rng: of the first draw, and of the order of parts; grant:
+    ns of the clock; rest, passing: ns that are left, and that going through all tuples once takes.
+
+    Under a clock it is dealt into parts, every n-th pair of it to each: samples of all pairs, so that each of them
+    tells every total right on average.  Before each one the clock says whether it is the last, which then counts for
+    all that were to come, too.  What a part counts for is known before it is drawn, so the weighted mean of the parts
+    is right on average whenever the last one comes; a sample that was cut off would miss what comes last.
+    """
+    parts = 1 if clock is None else max(1, min(_PARTS, int(_PASSING * rest / max(1.0, passing))))
+    phase, left_over, took = float(rng.random()), 1.0, 0.0
+    order = rng.permutation(parts)  # each part begins anywhere, whichever are drawn
+    for k in range(parts):
+        began = 0.0 if clock is None else clock.elapsed
+        is_last = k + 1 == parts or (clock is not None and k > 0 and grant - began < _AHEAD * took)
+        counts_for = left_over if is_last else 1.0 / parts
+        stands_for = counts_for * parts * weight / rate
+        for left, right, stands in counted.drawn(which, rate / parts, stands_for, float(phase + order[k]) / parts):
+            yield Outputs(left=left, right=right, weight=stands)
+        if is_last:
+            return
+        left_over -= counts_for
+        took = 0.0 if clock is None else max(took, clock.elapsed - began)
