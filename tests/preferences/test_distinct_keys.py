@@ -38,7 +38,7 @@ def _look(left: Array, right: Array, *, text: bool = False, without: float = 0.0
 
 @pytest.mark.parametrize("skew", [0.0, 0.5, 0.8, 1.0, 1.23])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 2.0])
-def test_the_estimate_is_near_the_truth_where_one_tuple_in_sixteen_is_looked_at(skew: float, share: float) -> None:
+def test_the_estimate_is_near_the_truth_where_few_tuples_are_looked_at(skew: float, share: float) -> None:
     n = 200_000
     off = []
     for seed in range(3):
@@ -66,14 +66,14 @@ def test_shapes_that_the_blend_was_not_made_on(shape: str) -> None:
     assert truth / 2.0 < look.distinct < 2.0 * truth
 
 
-def test_small_streams_are_looked_at_whole_and_counted_by_some_of_their_keys() -> None:
+def test_small_streams_are_looked_at_whole() -> None:
     rng = np.random.default_rng(2)
     for n, keys in ((1_000, 300), (8_000, 2_000)):
         left, right = rng.integers(0, keys, n), rng.integers(0, keys, n)
         look = _look(left, right)
         truth = np.union1d(left, right).shape[0]
         assert look.every == (1, 1)
-        assert abs(look.distinct / truth - 1.0) < (1e-9 if 2 * n < 8_192 else 0.15)
+        assert abs(look.distinct / truth - 1.0) < 1e-9
 
 
 def test_an_estimate_is_never_below_what_was_met_nor_above_the_tuples() -> None:

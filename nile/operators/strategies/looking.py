@@ -110,22 +110,28 @@ class Look:
         assert self._sums.size  # of the counts alone
         other = copy(self)
         other.window, other._weighed = window, {}
-        for name in ("closeness", "pairs", "error"):
+        for name in ("_close", "pairs"):
             other.__dict__.pop(name, None)
         return other
 
-    @cached_property
+    @property
     def closeness(self) -> float:
         """The share of the pairs of two tuples, one of each stream, that lie within the window."""
+        return self._close[0]
+
+    @cached_property
+    def _close(self) -> tuple[float, float]:
+        """(`closeness`, its standard error), by some left tuples, one after so many others."""
         window = self.window
         left, right = self.joined.left.ts, self.joined.right.ts
         if window is None or not left.shape[0] or not right.shape[0]:
-            return 1.0
+            return 1.0, 0.0
         at = left[np.linspace(0, left.shape[0] - 1, min(_TIMES, left.shape[0])).astype(np.int64)]
         ends = np.iinfo(np.int64)
         low = np.searchsorted(right, np.where(at < ends.min + window, ends.min, at - window), side="left")
         high = np.searchsorted(right, np.where(at > ends.max - window, ends.max, at + window), side="right")
-        return float(max(1e-9, (high - low).mean() / right.shape[0]))
+        near = (high - low) / right.shape[0]
+        return float(max(1e-9, near.mean())), float(near.std() / np.sqrt(near.shape[0]))
 
     def pairs_within(self, share: float) -> float:
         """The share of all pairs that lie in the first part of both streams, if tuples come evenly."""
@@ -185,12 +191,13 @@ class Look:
         left, right = self._by_key
         return self.closeness * float(left @ right)
 
-    @cached_property
+    @property
     def error(self) -> float:
-        """The standard error of `pairs`: that of the tuples not looked at."""
+        """The standard error of `pairs`: of tuples not looked at, of which ones of a key are near, and of how many."""
         left, right = self._by_key
-        unseen = left * right * (right * (self.every[0] - 1) + left * (self.every[1] - 1))
-        return self.closeness * float(np.sqrt(unseen.sum()))
+        close, off = self._close
+        unseen = close * close * (left * right * (right * (self.every[0] - 1) + left * (self.every[1] - 1))).sum()
+        return float(np.sqrt(unseen + self.pairs * (1.0 - close) + (self.pairs * off / close) ** 2))
 
     @property
     def keys(self) -> float:
