@@ -102,7 +102,10 @@ class ParquetSource:
         """
         begin = 0
         if not columns:
-            yield slice(0, self.rows), pa.record_batch([])
+            yield (
+                slice(None),
+                pa.record_batch([]),
+            )  # of all that are known: footers were read before a file was replaced
         for batch in self._batches(columns, rows, threads) if columns else ():
             if stamp_of(self._files) != stamp:
                 raise SourceError(f"{self.name}: changed while it was read; ask again once it is whole")

@@ -159,6 +159,15 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
         _read(source, "v")
 
 
+def test_a_file_that_was_replaced_by_a_longer_one_has_all_of_its_times(tmp_path: Path) -> None:
+    path = _written(tmp_path / "s.parquet", _table(100))
+    source = ParquetSource(path)
+    _written(path, _table(150), LONG_AGO + 1)
+    first = _read(source, "ts")
+    assert _read(source, "ts") == first
+    assert len(first[0]) == len(first[1]) == 150
+
+
 def test_a_file_that_changes_while_it_is_read_beside_its_times_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
