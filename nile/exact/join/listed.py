@@ -33,7 +33,7 @@ _MOST = 2**31 - 1
 _FEWEST = 4
 """Slices of a long input."""
 _SLICE = 1 << 20
-"""Pairs of a slice where there are many: some 4 ms, where a thread costs .2."""
+"""Pairs of a slice where there are many."""
 _AT_ONCE = 1 << 22
 """Pairs up to which threads may hold what they find until its turn comes: each goes through one stretch of time."""
 _MANY = 1.0
@@ -144,11 +144,7 @@ class Lists:
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = filled(self._threads * above * 4, 0, np.int32).reshape(self._threads, above, 4)
-        self._words, pairs = self._list(words)
-        self._most = int(min(pairs, 1e15))
-        self._sliced = self._most > _AT_ONCE if len(self._cuts) > 1 else self._most >= 2 * _SLICE
-        if self._sliced and len(self._cuts) == 1:  # few tuples of many pairs: one thread lists them, several go through
-            self.rows = np.repeat(self.rows, useful(threads, self._most, _SLICE), axis=0)
+        self._words, self._most = self._list(words)
 
     def _list(self, words: Words[Any] | None) -> tuple[Words[Any] | None, float]:
         """Put all tuples into the lists; returns the words, if these are listed, and about how many pairs there are."""
@@ -211,7 +207,7 @@ class Lists:
             make, kept = self._words.make, True
         places, slices, turns = self._begin()
         ahead: list[Ahead[T | None]] = []
-        for k in range(1, len(places)):
+        for k in range(1, self._threads):
             own = [one for one, turn in zip(slices, turns, strict=True) if turn == k]
             ahead.append(Ahead(self._worked(own, places[k], make, kept), _AHEAD))
         try:
@@ -228,13 +224,13 @@ class Lists:
     def _begin(self) -> tuple[list[_Place], list[_Slice], list[int]]:
         """Where each thread begins, all slices, and which thread's each is."""
         kernels, rows = _kernels(), list(self.rows)
-        if self._sliced:
-            slices = _cuts(self._ts, self._window, max(_FEWEST, self._most // _SLICE))
-            together([partial(kernels.rewind, each) for each in rows])
-            return [_Place(each, slices[0]) for each in rows], slices, [s % len(rows) for s in range(len(slices))]
         if len(self._cuts) == 1:
             kernels.rewind(rows[0])
             return [_Place(rows[0], self._cuts[0])], self._cuts, [0]
+        if self._most > _AT_ONCE:
+            slices = _cuts(self._ts, self._window, max(_FEWEST, int(min(self._most, 1e15) / _SLICE)))
+            together([partial(kernels.rewind, each) for each in rows])
+            return [_Place(each, slices[0]) for each in rows], slices, [s % self._threads for s in range(len(slices))]
         # What a thread's tuples moved on is where the next one's begin.
         kernels.rewind(rows[-1])
         rows = [rows[-1], *rows[:-1]]
