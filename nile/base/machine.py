@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -69,25 +67,6 @@ def core_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return max(1, os.cpu_count() or 1)
-
-
-def _where() -> Callable[[], int] | None:
-    try:
-        found: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu
-    except (AttributeError, TypeError, OSError):  # not Linux
-        return None
-    return found if hasattr(os, "sched_setaffinity") else None
-
-
-_core = _where()
-
-
-def this_core() -> int | None:
-    """The core that this thread runs on, by the number that affinities go by; None where the system does not tell."""
-    if _core is None:
-        return None
-    core = _core()
-    return core if core >= 0 else None
 
 
 def crowd() -> float:

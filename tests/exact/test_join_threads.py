@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.base.machine import this_core
 from nile.exact.join import listed, parts, shared, threads
 from nile.exact.join.chain import encode_all, window_codes
 from nile.exact.join.count import count_whole
@@ -307,38 +305,6 @@ def test_threads_stay_for_the_next_work() -> None:
     started = threading.Barrier(9)
     together([lambda: (started.wait(10), None)[1]] * 9)
     assert _ended()
-
-
-def _nothing() -> None:
-    pass
-
-
-@pytest.mark.skipif(this_core() is None or len(os.sched_getaffinity(0)) < 2, reason="one core, or not Linux")
-def test_a_thread_is_woken_on_another_core_and_may_go_where_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    together([_nothing, _nothing])  # one waits from now on, at least
-    own, placed, found = os.sched_getaffinity(0), [], []
-    set_affinity = os.sched_setaffinity
-
-    def noted(thread: int, cores: set[int]) -> None:
-        placed.append((thread, set(cores)))
-        set_affinity(thread, cores)
-
-    monkeypatch.setattr(os, "sched_setaffinity", noted)
-    monkeypatch.setattr(threads, "this_core", lambda: min(own))
-    together([_nothing, lambda: found.append((threading.get_native_id(), os.sched_getaffinity(0)))])
-    (thread, cores), *_ = found
-    assert cores == own
-    assert placed == [(thread, own - {min(own)}), (0, own)]
-    assert os.sched_getaffinity(0) == own
-
-
-def test_no_thread_is_placed_where_there_is_one_core_or_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    together([_nothing, _nothing])
-    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("placed"), raising=False)
-    for here, allowed in ((None, {0, 1}), (3, {3})):
-        monkeypatch.setattr(threads, "this_core", lambda here=here: here)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _, allowed=allowed: allowed, raising=False)
-        together([_nothing, _nothing])
 
 
 def test_work_that_is_ended_before_it_begins_is_not_done() -> None:

@@ -19,8 +19,6 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread, current_thread, get_ident, local
 from typing import Generic, TypeVar
 
-from nile.base.machine import this_core
-
 __all__ = ["Ahead", "abreast", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
 
 T = TypeVar("T")
@@ -104,8 +102,8 @@ class _Task:
         _helped.working.append(self._spent)
         _helpers.give(self)
 
-    def run(self, helper: _Helper) -> bool:
-        """On the thread of a helper; whether that stays for more."""
+    def run(self) -> bool:
+        """On the thread that does it; whether that stays for more."""
         stays = True
         try:
             with suppress(IndexError):
@@ -116,7 +114,7 @@ class _Task:
                 self.tell()
         finally:
             try:
-                stays = _helpers.may_stay(helper)
+                stays = _helpers.may_stay()
             finally:
                 self._done = True
                 self._doing.release()
@@ -157,73 +155,36 @@ def _nothing(_: _Task) -> None:
     pass
 
 
-class _Helper:
-    """A thread that waits for work."""
+class _Helpers:
+    """Threads that wait for work, which any of them takes."""
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
-        self._placed: set[int] | None = None
-        self._thread = Thread(target=self._work, name=_WAITING, daemon=True)
-
-    def start(self, task: _Task) -> None:
-        """Begin, with a task."""
-        self._tasks.put(task)
-        self._thread.start()
-
-    def give(self, task: _Task) -> None:
-        """Have a task done, on another core than that of the thread that asks."""
-        self._place()
-        self._tasks.put(task)
-
-    def _place(self) -> None:
-        """Have it wake on another core than this thread's, which is busy; `_work` lets it go where it likes then.
-
-        Linux under a virtual machine takes a core that sleeps for a busy one, and wakes a thread where the one that
-        wakes it runs: they took turns there for ms, until it next looked.
-        """
-        here = this_core()
-        if here is None:
-            return
-        allowed = os.sched_getaffinity(0)
-        if (others := allowed - {here}) and self._thread.native_id is not None:
-            with suppress(OSError):
-                os.sched_setaffinity(self._thread.native_id, others)
-                self._placed = allowed
-
-    def _work(self) -> None:
-        stays = True
-        while stays:
-            task = self._tasks.get()
-            if self._placed is not None:
-                with suppress(OSError):
-                    os.sched_setaffinity(0, self._placed)
-                self._placed = None
-            stays = task.run(self)
-            del task  # and what it holds
-
-
-class _Helpers:
-    """Those that wait; the one that did so for the shortest time is asked first."""
-
-    def __init__(self) -> None:
-        self._idle: deque[_Helper] = deque()  # that wait, or are about to
+        self._idle: deque[None] = deque()  # one for each that waits, or is about to
 
     def give(self, task: _Task) -> None:
         """Have a task done: on a new thread where none is idle."""
         try:
-            helper = self._idle.pop()
+            self._idle.pop()
         except IndexError:
-            _Helper().start(task)
-        else:
-            helper.give(task)
+            Thread(target=self._work, args=(self._tasks,), name=_WAITING, daemon=True).start()
+        self._tasks.put(task)
 
-    def may_stay(self, helper: _Helper) -> bool:
+    def may_stay(self) -> bool:
         """On a thread whose work is done: whether it is one more that waits."""
         current_thread().name = _WAITING
         stays = len(self._idle) < _MOST_CORES
         if stays:
-            self._idle.append(helper)
+            self._idle.append(None)
         return stays
+
+    @staticmethod
+    def _work(tasks: SimpleQueue[_Task]) -> None:
+        stays = True
+        while stays:
+            task = tasks.get()
+            stays = task.run()
+            del task  # and what it holds
 
 
 _helpers = _Helpers()
