@@ -6,8 +6,12 @@ weights of its outputs at d_i, the Horvitz-Thompson variance is estimated by the
 of z_i z_j (1 - max(d_i, d_j)), besides that of sampling among a key's outputs, w (w - 1 / d) each.
 What the sample cannot show is a heavy key that was left out: most samples then are too low and look tame.  The
 tuples tell: each that came in stands for 1 / d, and what these miss of the tuples there were may be one key's.
+A total is that of keys and tuples each of which came in or not, a sum of weights of a Poisson kind: the ends of its
+interval are quantiles of the gamma distributions that have its mean and variance, and those with one more part of the
+largest weight.
 Sources: Horvitz, Thompson, JASA 47 (1952); Cochran, Sampling Techniques, 1977, section 9A; Satterthwaite,
-Biometrics Bulletin 2 (1946).
+Biometrics Bulletin 2 (1946); Fay, Feuer, Statistics in Medicine 16 (1997), weighted sums of Poisson counts; Wilson,
+Hilferty, PNAS 17 (1931), quantiles of chi squared.
 """
 
 from __future__ import annotations
@@ -23,14 +27,25 @@ import numpy as np
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import student_quantile
 
-__all__ = ["KeySample", "KeyTotals", "counted", "not_stood_for", "of_one_key", "outputs_of_one_key"]
+__all__ = [
+    "KeySample",
+    "KeyTotals",
+    "counted",
+    "left_out",
+    "missing_of",
+    "not_stood_for",
+    "of_one_key",
+    "outputs_of_one_key",
+]
 
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
-_WIDEST = 0.5
-_LARGEST = 700.0
+_WIDEST = 5.0  # totals: an interval that is wider tells nothing, and is not claimed
+_PARTS = 8.0  # total**2 over its variance, the equal parts that would vary as much: of fewer no interval is claimed
+_UNLIKE = 5.0  # times as many outputs as other tuples, the most that those of a key that was left out may have
 _FEW, _PLENTY = 8, 200
-"""Degrees of freedom below which an interval is not claimed, and from which on they are as good as infinite."""
+"""Degrees of freedom below which an interval of a group is not claimed, and from which on they are as good as infinite.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +54,7 @@ class KeySample:
     which the key was drawn when the output's tuples came in; key: int64, not below 0.
 
     unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`; missed: as much of what the
-    sample stands for may be missing as of the tuples, `not_stood_for`.  coins: of each stream
+    sample stands for may be missing as of the tuples, `not_stood_for`; None: not known.  coins: of each stream
     whose tuples came in by coins of their own, the tuple behind each output (int64 [n]) and the probability of its
     coin (float64 [n]).
     """
@@ -49,7 +64,7 @@ class KeySample:
     key: Array
     unseen: float = 0.0
     coins: tuple[tuple[Array, Array], ...] = ()
-    missed: float = 0.0
+    missed: float | None = None
 
     @property
     def drops_keys(self) -> bool:
@@ -102,23 +117,19 @@ class KeySample:
         """How many outputs the exact answer has.  pairs: [n], how many each output stands for itself.
 
         From what was found up; the upper end leaves room for a heavy key that was left out.  It is infinite where
-        nothing was found, or what was found does not carry an interval (`reach`).
+        nothing was found, or what was found does not carry an interval (`counted`).
         """
         one, amount = np.zeros(pairs.shape[0], np.int64), np.asarray(pairs, np.float64)
         total = self.weight * amount
         if total.shape[0] == 0:
-            return counted(0.0, 0.0, 0.0, math.inf, self.unseen, confidence)
-        parts = self._parts(amount, one, 1)
-        variance, freedom = _spread(parts)
-        whole = float(total.sum())
-        return counted(
-            float(pairs.sum()), whole, float(variance[0]), float(freedom[0]), self.left_out(whole), confidence,
-            _largest(parts),
-        )  # fmt: skip
+            return counted(0.0, 0.0, 0.0, self.unseen, confidence)
+        parts, whole = self._parts(amount, one, 1), float(total.sum())
+        variance = float(_spread(parts)[0][0])
+        return counted(float(pairs.sum()), whole, variance, self.left_out(whole), confidence, _largest(parts))
 
     def left_out(self, total: float) -> float:
         """How many outputs, of what the sample says are `total`, those of keys that were left out may be more."""
-        return max(self.unseen, self.missed * total)
+        return left_out(self.unseen, self.missed, total)
 
 
 class KeyTotals:
@@ -151,12 +162,8 @@ class KeyTotals:
         for sums in self._tuples:
             tuples, share, weighed = sums.merged()
             parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
-        variance, freedom = _spread(parts)
         whole = float(total.sum())
-        return counted(
-            self._found, whole, float(variance[0]), float(freedom[0]), of.left_out(whole), confidence,
-            _largest(parts),
-        )  # fmt: skip
+        return counted(self._found, whole, float(_spread(parts)[0][0]), of.left_out(whole), confidence, _largest(parts))
 
 
 class _Sums:
@@ -260,19 +267,39 @@ def _reach(variance: Array, freedom: Array, confidence: float) -> Array:
 
 
 def counted(
-    found: float, total: float, variance: float, freedom: float, unseen: float, confidence: float, largest: float = 0.0
+    found: float, total: float, variance: float, left_out: float, confidence: float, largest: float = 0.0
 ) -> Estimate:
     """How many outputs there are, of `found` that stand for `total`; see `KeySample.count`.
 
-    largest: share in the standard error of the key, or tuple, that has most of it: as large a one may be missing.
-    Samples that are too low look tamer than they are, so the upper end lies as many times above the total as the reach
-    says, and an interval that reaches half of the total, by a few keys or tuples alone, is not claimed.
+    left_out: what keys that were left out may have; largest: share in the standard error of the key, or tuple, that
+    has most of it: as large a one may be missing.
+    Not claimed where the total varies as one of fewer than `_PARTS` equal parts does, nor wider than `_WIDEST` totals.
     """
-    reach = float(_reach(np.array([variance]), np.array([freedom]), confidence)[0]) if found else math.inf
-    if math.isfinite(freedom) and reach > _WIDEST * total:
-        reach = math.inf
-    high = total * math.exp(min(_LARGEST, reach / total)) if math.isfinite(reach) and total else total + reach
-    return Estimate(total, min(total, max(found, total - reach)), high + largest + unseen, confidence, False)
+    if not found or (variance > 0.0 and total * total < _PARTS * variance):
+        return Estimate(total, min(total, found), math.inf, confidence, False)
+    tail = (1.0 - confidence) / 2.0
+    low = min(total, max(found, _quantile(tail, total, variance)))
+    high = max(total, _quantile(1.0 - tail, total + largest, variance + largest * largest)) + left_out
+    return Estimate(total, low, high if high - low <= _WIDEST * total else math.inf, confidence, False)
+
+
+def _quantile(share: float, mean: float, variance: float) -> float:
+    """A quantile of the gamma distribution of this mean and variance, within 2 % where it has `_PARTS` parts."""
+    if variance <= 0.0:
+        return mean
+    part = variance / (9.0 * mean * mean)
+    return mean * max(0.0, 1.0 - part + NormalDist().inv_cdf(share) * math.sqrt(part)) ** 3
+
+
+def left_out(unseen: float, missed: float | None, total: float) -> float:
+    """How many outputs, of what a sample says are `total`, those of keys that were left out may be more.
+
+    As many as one key could have, but as a share of the total no more than `_UNLIKE` times that of the tuples that are
+    missing, if that is known; and no less than that share.
+    """
+    if missed is None:
+        return unseen
+    return min(max(unseen, missed * total), _UNLIKE * missed * total)
 
 
 def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:
@@ -297,5 +324,9 @@ def not_stood_for(streams: Iterable[tuple[int, Array]]) -> float:
 
     streams: as of `outputs_of_one_key`.  Where a heavy key is left out, tuples are missing as its outputs are.
     """
-    stood = [(tuples, float((1.0 / level).sum())) for tuples, level in streams]
-    return max((max(0.0, tuples / found - 1.0) for tuples, found in stood if found), default=0.0)
+    return missing_of((tuples, float((1.0 / level).sum())) for tuples, level in streams)
+
+
+def missing_of(streams: Iterable[tuple[float, float]]) -> float:
+    """As `not_stood_for`; streams: of each, how many tuples there were, and how many those that came in stand for."""
+    return max((max(0.0, tuples / stood - 1.0) for tuples, stood in streams if stood), default=0.0)

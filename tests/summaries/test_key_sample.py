@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, counted, not_stood_for, outputs_of_one_key
 
 
 def test_the_variance_of_keys_in_nested_levels_is_right_on_average_over_every_draw() -> None:
@@ -114,3 +114,21 @@ def test_as_much_of_a_total_may_be_missing_as_of_the_tuples_behind_it() -> None:
     assert (missed.low, missed.value) == (known.low, known.value)
     assert missed.high == known.high + 400.0
     assert replace(sample, missed=0.5, unseen=900.0).left_out(800.0) == 900.0
+    assert replace(sample, missed=0.5, unseen=9e6).left_out(800.0) == 5.0 * 0.5 * 800.0
+    assert replace(sample, unseen=9e6).left_out(800.0) == 9e6
+
+
+def test_an_interval_of_light_parts_is_that_of_their_poisson_count() -> None:
+    """Ten parts that stand for seven each: the exact ends of a Poisson count of ten are 4.795 and 18.39."""
+    told = counted(10.0, 70.0, 490.0, 0.0, 0.95, largest=7.0)
+    assert told.low == pytest.approx(7.0 * 4.795, rel=0.01)
+    assert told.high == pytest.approx(7.0 * 18.39, rel=0.01)
+    many = counted(10_000.0, 70_000.0, 490_000.0, 0.0, 0.95, largest=7.0)
+    assert (many.low, many.high) == pytest.approx((70_000 - 1.96 * 700, 70_000 + 1.96 * 700), rel=1e-3)
+
+
+def test_an_interval_that_is_wide_or_of_few_parts_is_not_claimed() -> None:
+    assert counted(7.0, 70.0, 700.0, 0.0, 0.95).high == math.inf
+    assert counted(9.0, 90.0, 900.0, 0.0, 0.95).high < 200.0
+    assert counted(9.0, 90.0, 900.0, 500.0, 0.95).high == math.inf
+    assert counted(9.0, 90.0, 900.0, 500.0, 0.95).low == 0.0 + counted(9.0, 90.0, 900.0, 0.0, 0.95).low

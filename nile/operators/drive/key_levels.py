@@ -54,15 +54,16 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
     if join.sampler is not None and join.plan.output == "pairs":
         return _planned_sample(join, parts, level, np.concatenate(keys))
     admissions = (state.left_admission, state.right_admission)
-    unseen = 0.0
+    unseen, missed = 0.0, None
     if not state.setting[st.SHARED] and any((admission[admission > 0.0] < 1.0).any() for admission in admissions):
         streams = [
             (int((encoded.codes >= 0).sum()), admission[admission > 0.0])
             for encoded, admission in zip((data.left, data.right), admissions, strict=True)
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
+        missed = not_stood_for(streams)
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
-    return KeySample(weight, level, np.concatenate(keys), unseen)
+    return KeySample(weight, level, np.concatenate(keys), unseen, missed=missed)
 
 
 def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key: Array) -> KeySample:
@@ -73,7 +74,7 @@ def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key
     at = [np.concatenate([none, *(part.left if side == 0 else part.right for part in parts)]) for side in (0, 1)]
     thinned = join.sampler.thinned
     sides = zip((data.left, data.right), (state.left_admission, state.right_admission), thinned, strict=True)
-    unseen = missed = 0.0
+    unseen, missed = 0.0, None
     if any((admission[admission > 0.0] < 1.0).any() for admission in (state.left_admission, state.right_admission)):
         streams = [
             (int((encoded.codes >= 0).sum()), (admission * coin)[coin > 0.0]) for encoded, admission, coin in sides

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.preferences.key_sample import counted, outputs_of_one_key
+from nile.preferences.key_sample import counted, left_out, missing_of, of_one_key
 from nile.summaries.estimate import Estimate
 
 __all__ = ["LiveSample"]
@@ -111,22 +111,18 @@ class LiveSample:
         reached = np.cumsum(self._sums[:, 0])
         reached -= (reached - self._sums[:, 0])[new][cell]
         before = reached - self._sums[:, 0]
-        part = np.maximum(np.bincount(cell, (1.0 - self._level) * (reached**2 - before**2)), 0.0)
-        part = part + np.bincount(cell, self._sums[:, 1])
-        variance, squares = float(part.sum()), float((part**2).sum())
-        dropped = bool((self._level < 1.0).any()) and squares > 0.0
-        freedom = max(1.0, math.floor(variance**2 / squares)) if dropped else math.inf
-        return counted(float(self._found), self._total, variance, freedom, self._unseen(last), _CONFIDENCE)
+        whole = np.maximum(np.bincount(cell, (1.0 - self._level) * (reached**2 - before**2)), 0.0)
+        part = whole + np.bincount(cell, self._sums[:, 1])
+        largest = math.sqrt(whole.max(initial=0.0))
+        return counted(float(self._found), self._total, float(part.sum()), self._left_out(last), _CONFIDENCE, largest)
 
-    def _unseen(self, last: int | None) -> float:
-        """About how many outputs per key that was left out may have."""
+    def _left_out(self, last: int | None) -> float:
+        """About how many outputs keys that were left out may have."""
         if not self._drops or self._begin is None or last is None:
             return 0.0
-        streams = [
-            (int(tuples), np.array([1.0 / stood]) if stood else np.zeros(0))
-            for tuples, stood in zip(self._keyed, self._stood_for, strict=True)
-        ]
-        return outputs_of_one_key(streams, self._window, last - self._begin)
+        streams = list(zip(self._keyed.tolist(), self._stood_for.tolist(), strict=True))
+        one = of_one_key([tuples - stood for tuples, stood in streams], self._window, last - self._begin)
+        return left_out(one, missing_of(streams), self._total)
 
     def capture(self) -> State:
         """What has been seen, for `nile.execution.envelopes.flat`."""

@@ -22,7 +22,7 @@ from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, told
-from nile.preferences.key_sample import KeySample, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.estimate import Estimate
 
@@ -373,12 +373,13 @@ class StrategyJoin:
             inside = self._came[side][0] if self._came[side] else none
             rates = (came.level * coin)[self.strata(inside, side)]
             streams.append((self._tuples[side] - self._nulls[side], rates))
-        unseen = 0.0
+        unseen, missed = 0.0, None
         if (came.level < 1.0).any():
             unseen = outputs_of_one_key(streams, self._joined.window, span_of(self._joined))
+            missed = not_stood_for(streams)
         of = self.strata(left)
         coins = ((left, came.left[of]), (right, came.right[of]))
-        return KeySample(weight, came.level[of], key, unseen, coins)
+        return KeySample(weight, came.level[of], key, unseen, coins, missed)
 
     def strata(self, places: Array, side: int = 0) -> Array:
         """The stratum of each of some tuples of a stream: uint8 [m]."""

@@ -12,7 +12,7 @@ from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
 from nile.preferences.key_sample import counted as counted_estimate
-from nile.preferences.key_sample import of_one_key
+from nile.preferences.key_sample import left_out, missing_of, of_one_key
 from nile.summaries.estimate import Estimate
 
 __all__ = ["by_stratum", "counted_all", "drawing_rates", "told"]
@@ -36,17 +36,17 @@ def told(
     coins = np.stack([admission.left, admission.right])
     by_key, level, sums = counted.stands(which, admission.level, coins)
     keys = (1.0 - level) * by_key**2
-    variance, squares = float(sums[1] + keys.sum()), float(sums[2] + (keys * keys).sum())
-    freedom = max(1.0, np.floor(variance**2 / squares)) if squares else np.inf
-    unseen = 0.0
+    variance, total = float(sums[1] + keys.sum()), float(sums[0])
+    room = 0.0
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
-        unseen = of_one_key([n - float(one) for n, one in zip(tuples, stood, strict=True)], window, span)
+        streams = list(zip(tuples, stood.tolist(), strict=True))
+        room = left_out(of_one_key([n - one for n, one in streams], window, span), missing_of(streams), total)
     least = float(admission.level.min())
     if least < 1.0 and not keys.any():  # of keys that were drawn among others none has a pair: of the others some may
-        unseen += _NONE_OF / least
+        room += _NONE_OF / least
     largest = float(np.sqrt(keys.max(initial=0.0)))
-    return counted_estimate(float(counted.pairs), float(sums[0]), variance, float(freedom), unseen, confidence, largest)
+    return counted_estimate(float(counted.pairs), total, variance, room, confidence, largest)
 
 
 def drawing_rates(pairs: Array, weight: Array, room: float) -> Array:
