@@ -41,7 +41,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 _MANY = 1 << 18
 _WIDEST = 5.0  # totals: an interval that is wider tells nothing, and is not claimed
-_PARTS = 8.0  # total**2 over its variance, the equal parts that would vary as much: of fewer no interval is claimed
+_PARTS = 6.0  # total**2 over its variance, the equal parts that would vary as much: of fewer no interval is claimed
+_MANY_PARTS, _STEPS = 60.0, 40  # from which on all are claimed of a mean that they may have; bisections
 _UNLIKE = 5.0  # times as many outputs as other tuples, the most that those of a key that was left out may have
 _FEW, _PLENTY = 8, 200
 """Degrees of freedom below which an interval of a group is not claimed, and from which on they are as good as infinite.
@@ -274,11 +275,12 @@ def counted(
     left_out: what keys that were left out may have; largest: share in the standard error of the key, or tuple, that
     has most of it: as large a one may be missing.
     Not claimed where the total varies as one of fewer than `_PARTS` equal parts does, nor wider than `_WIDEST` totals.
+    The lower end knows it: of those that are claimed a share of half of what is left of `confidence` is too high.
     """
     if not found or (variance > 0.0 and total * total < _PARTS * variance):
         return Estimate(total, min(total, found), math.inf, confidence, False)
     tail = (1.0 - confidence) / 2.0
-    low = min(total, max(found, _quantile(tail, total, variance)))
+    low = min(total, max(found, _least(tail, total, variance)))
     high = max(total, _quantile(1.0 - tail, total + largest, variance + largest * largest)) + left_out
     return Estimate(total, low, high if high - low <= _WIDEST * total else math.inf, confidence, False)
 
@@ -289,6 +291,28 @@ def _quantile(share: float, mean: float, variance: float) -> float:
         return mean
     part = variance / (9.0 * mean * mean)
     return mean * max(0.0, 1.0 - part + NormalDist().inv_cdf(share) * math.sqrt(part)) ** 3
+
+
+def _least(share: float, total: float, variance: float) -> float:
+    """The mean of which a share of all totals that are claimed, of `_PARTS` parts or more, is as large as this."""
+    parts = total * total / variance if variance > 0.0 else math.inf
+    if parts > _MANY_PARTS:
+        return _quantile(share, total, variance)
+    low, high = 0.0, parts
+    for _ in range(_STEPS):
+        mean = 0.5 * (low + high)
+        claimed = _reached(_PARTS, mean)
+        if claimed > 0.0 and _reached(parts, mean) > share * claimed:
+            high = mean
+        else:
+            low = mean
+    return low * total / parts
+
+
+def _reached(parts: float, mean: float) -> float:
+    """How probably a Poisson count of this mean is `parts` or more, as the gamma distribution goes on between them."""
+    off = (mean / parts) ** (1.0 / 3.0) - 1.0 + 1.0 / (9.0 * parts)
+    return NormalDist().cdf(3.0 * math.sqrt(parts) * off)
 
 
 def left_out(unseen: float, missed: float | None, total: float) -> float:

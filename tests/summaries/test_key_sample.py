@@ -118,17 +118,34 @@ def test_as_much_of_a_total_may_be_missing_as_of_the_tuples_behind_it() -> None:
     assert replace(sample, unseen=9e6).left_out(800.0) == 9e6
 
 
-def test_an_interval_of_light_parts_is_that_of_their_poisson_count() -> None:
-    """Ten parts that stand for seven each: the exact ends of a Poisson count of ten are 4.795 and 18.39."""
-    told = counted(10.0, 70.0, 490.0, 0.0, 0.95, largest=7.0)
-    assert told.low == pytest.approx(7.0 * 4.795, rel=0.01)
-    assert told.high == pytest.approx(7.0 * 18.39, rel=0.01)
+def poisson_from(count: int, mean: float) -> float:
+    """How probably a Poisson count is `count` or more."""
+    return 1.0 - sum(math.exp(-mean) * mean**k / math.factorial(k) for k in range(count))
+
+
+@pytest.mark.parametrize("count", [6, 7, 9, 15, 30])
+def test_an_interval_of_light_parts_is_that_of_their_poisson_count(count: int) -> None:
+    """Parts that stand for seven each: an end is the mean of which a fortieth of all counts that are claimed, six or
+    more, are as large, or a fortieth of all are as small.
+    """
+    told = counted(1.0, 7.0 * count, 49.0 * count, 0.0, 0.95, largest=7.0)
+    assert told.low < told.value == 7.0 * count < told.high
+    assert poisson_from(count + 1, told.high / 7.0) == pytest.approx(0.975, abs=0.003)
+    if count > 6:
+        share = poisson_from(count, told.low / 7.0) / poisson_from(6, told.low / 7.0)
+        assert share == pytest.approx(0.025, abs=0.006)
+    else:
+        assert told.low == 1.0
+
+
+def test_an_interval_of_many_parts_is_the_normal_one() -> None:
     many = counted(10_000.0, 70_000.0, 490_000.0, 0.0, 0.95, largest=7.0)
     assert (many.low, many.high) == pytest.approx((70_000 - 1.96 * 700, 70_000 + 1.96 * 700), rel=1e-3)
 
 
 def test_an_interval_that_is_wide_or_of_few_parts_is_not_claimed() -> None:
-    assert counted(7.0, 70.0, 700.0, 0.0, 0.95).high == math.inf
-    assert counted(9.0, 90.0, 900.0, 0.0, 0.95).high < 200.0
-    assert counted(9.0, 90.0, 900.0, 500.0, 0.95).high == math.inf
-    assert counted(9.0, 90.0, 900.0, 500.0, 0.95).low == 0.0 + counted(9.0, 90.0, 900.0, 0.0, 0.95).low
+    told = counted(9.0, 90.0, 900.0, 0.0, 0.95)
+    assert counted(5.0, 50.0, 500.0, 0.0, 0.95).high == math.inf
+    assert told.high < 200.0
+    wide = counted(9.0, 90.0, 900.0, 500.0, 0.95)
+    assert (wide.low, wide.value, wide.high) == (told.low, told.value, math.inf)
