@@ -165,7 +165,8 @@ class JoinWorth(Answer):
         found = self._found.outputs
         return (
             f"estimate: needed a sample of several keys for an interval; got {found:,} outputs under a budget of "
-            f"{plan.budget}, mostly of very few, so how many outputs there are at most is unknown; allow more budget",
+            f"{plan.budget}, of which very few stand for most, or which miss many tuples, so how many outputs "
+            "there are at most is unknown; allow more budget",
         )
 
     def _cheaper(self) -> tuple[str, ...]:
