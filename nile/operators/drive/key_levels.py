@@ -101,7 +101,7 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
         none = np.zeros((0, data.streams), np.int64)
         at = np.concatenate([none, *(part.members for part in parts if part.members is not None)])
         drawn = tuple((at[:, k], coins[at[:, k]]) for k in range(data.streams))
-    unseen = 0.0
+    unseen, missed = 0.0, None
     came_in = admissions * coins > 0.0
     if (admissions[came_in] < 1.0).any():
         known = data.key >= 0
@@ -110,13 +110,15 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
             for k in range(data.streams)
         ]
         unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
+        missed = not_stood_for(streams)
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     whole = join.state.whole
     if (not join.followed or join.plan.output == "ranges") and whole[st.APPLIED] < whole[st.ARRIVED]:
-        unseen = math.inf  # tuples that waited for credit when the input ended stand in no weight
+        unseen, missed = math.inf, None  # tuples that waited for credit when the input ended stand in no weight
     if is_timed(join.plan):
+        missed = None  # tuples that came in late stand for none of those that were turned away
         unseen += _not_stood_for(join, weight, np.where(came_in, admissions * coins, math.inf))
-    return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen, drawn)
+    return KeySample(weight, np.concatenate(levels), np.concatenate(keys), unseen, drawn, missed)
 
 
 def _not_stood_for(join: MultiwayJoin, weight: Array, came: Array) -> float:

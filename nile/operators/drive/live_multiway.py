@@ -316,7 +316,9 @@ class LiveMultiway:
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(float(self.found))
         if self.sampled:
-            return self.sample.estimate(self.last)
+            told, whole = self.sample.estimate(self.last), self.join.state.whole
+            waits = self.plan.output == "ranges" and whole[st.APPLIED] < whole[st.ARRIVED]
+            return replace(told, high=math.inf) if waits else told  # tuples that wait for credit stand in no weight
         return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
 
     @property
