@@ -168,15 +168,16 @@ class BoundJoin:
     def asked_once(self, home: Home, budget: GivenBudget | None = None) -> JoinPlan:
         """The plan of a one-shot answer: by this machine's prices whichever strategy its CPU time buys most by.
 
-        Not where the question names how it is to be answered, there is a summary to read, or input is played back.
-        Raises as `plan` does.
+        Not where the question names how it is to be answered, input is played back, or there is a summary to read: but
+        on the clock, where a strategy has found pairs before a summary has been asked.  Raises as `plan` does.
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
         suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact
         fades = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
         suits = suits and not fades  # what is counted before it is made tells no ages
-        if self.worths or named or not suits or plan.unplanned() or any(self.shared(home, plan)):
+        timed = plan.budget.unit in ("seconds", "deadline")
+        if self.worths or named or not suits or plan.unplanned() or (not timed and any(self.shared(home, plan))):
             return plan
         return replace(plan, strategy="auto", costs=MACHINE)
 
