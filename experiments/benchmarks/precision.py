@@ -51,7 +51,7 @@ def _joins(draw: random.Random, many: int) -> Node:
     if not many:
         return _sets(draw, draw.choice([1, 2, 2, 3]))
     left, right = _joins(draw, many - 1), _sets(draw, draw.choice([0, 1, 2]))
-    sizes = [max(expected(each, DOMAIN, [10**9] * 20).size, 1.0) for each in (left, right)]
+    sizes = [max(_size(each), 1.0) for each in (left, right)]
     keys = int(sizes[0] * sizes[1] / draw.uniform(10_000, 40_000)) + 1
     made: Node = Join(left, right, keys)
     return Select(made, draw.uniform(0.5, 1.0)) if draw.random() < 0.3 else made
@@ -93,7 +93,7 @@ def _sizes(node: Node) -> list[float]:
 
 
 def _size(node: Node) -> float:
-    return expected(node, DOMAIN, [10**9] * 20).size
+    return expected(node, DOMAIN, [10**9] * slots_of(node)).size
 
 
 def foretold(plans: int, seed: int = 13) -> list[Measure]:

@@ -112,6 +112,11 @@ def test_memory_goes_where_it_is_worth_most_and_never_does_worse_than_an_equal_s
     assert np.median(gained) < 0.8
 
 
+def test_plans_of_many_synopses_are_drawn_too() -> None:
+    draw = random.Random(2128)  # among those that it passes over is one of more than twenty
+    assert all(slots_of(plan) >= 2 and bits >= 64 for plan, bits in (drawn_plan(draw) for _ in range(1_000)))
+
+
 def test_two_synopses_are_dealt_what_trying_every_split_finds() -> None:
     plan, bits = Join(Leaf(5_000), Leaf(60_000), 9_000), 4_000 * TUPLE_BITS
     best = min(expected(plan, DOMAIN, [k * bits // 200, bits - k * bits // 200]).error for k in range(1, 200))
