@@ -19,8 +19,9 @@ def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypa
     query = bench.asked(text, tables, {}, 3)
     told = list(bench.dealt(query, tables))
     for name in tables:
-        assert sum(mine[name].num_rows for parts in told for mine, _ in parts if name in mine) == 400
-    assert all(len(counts) == 2 for parts in told for _, counts in parts)  # of both streams, to every part
+        assert sum(mine[name].num_rows for parts in told for mine, _, _ in parts if name in mine) == 400
+    # Of both streams every part is told how far they have come, and what was counted.
+    assert all(len(reached) == len(counts) == 2 for parts in told for _, reached, counts in parts)
     found, spent = bench.in_parts(text, tables, 1.0, 3)
     alone = bench.one(text, tables, 1.0)
     assert found.num_rows == alone.num_rows > 0
