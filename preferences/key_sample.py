@@ -33,9 +33,7 @@ __all__ = [
     "counted",
     "left_out",
     "missing_of",
-    "not_stood_for",
-    "of_one_key",
-    "outputs_of_one_key",
+    "stood_for",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -54,8 +52,8 @@ class KeySample:
     """Outputs of a weighted join.  All [n]: weight: float64; level: float64 in (0, 1], the share of keys among
     which the key was drawn when the output's tuples came in; key: int64, not below 0.
 
-    unseen: about how many outputs per key that was left out may have, `outputs_of_one_key`; missed: as much of what the
-    sample stands for may be missing as of the tuples, `not_stood_for`; None: not known.  coins: of each stream
+    unseen: about how many outputs per key that was left out may have; missed: as much of what the sample stands for may
+    be missing as of the tuples, None: not known (both: `missing_of`).  coins: of each stream
     whose tuples came in by coins of their own, the tuple behind each output (int64 [n]) and the probability of its
     coin (float64 [n]).
     """
@@ -326,31 +324,24 @@ def left_out(unseen: float, missed: float | None, total: float) -> float:
     return min(max(unseen, missed * total), _UNLIKE * missed * total)
 
 
-def outputs_of_one_key(streams: Iterable[tuple[int, Array]], window: int | None, span: int) -> float:
-    """Outputs of a key that has, in each stream, the tuples that those which came in do not stand for.
+def stood_for(streams: Iterable[tuple[int, Array]]) -> list[tuple[float, float]]:
+    """Of each stream, how many tuples with a key there were, and how many those that came in stand for.
 
-    streams: of each, how many tuples with a key there were, and the level of each that came in.  window: None: no
-    window; span: of the input, in the unit of the window.  Tuples are taken to come evenly: of n in a span, all
-    within x of each other (a share of it) have probability n x^(n - 1) - (n - 1) x^n.
+    streams: of each the former, and the level of each tuple that came in, float64.
     """
-    return of_one_key([tuples - float((1.0 / level).sum()) for tuples, level in streams], window, span)
+    return [(float(tuples), float((1.0 / level).sum())) for tuples, level in streams]
 
 
-def of_one_key(missing: Sequence[float], window: int | None, span: int) -> float:
-    """As `outputs_of_one_key`; missing: of each stream, the tuples that those which came in do not stand for."""
-    n = len(missing)
+def missing_of(streams: Sequence[tuple[float, float]], window: int | None, span: int) -> tuple[float, float]:
+    """What those tuples that came in do not stand for: (outputs of a key that has all of it, in each stream; how many
+    times the tuples that they do stand for, in the stream with most).
+
+    streams: as of `stood_for`.  window: None: no window; span: of the input, in the unit of the window.  Where a heavy
+    key is left out, tuples are missing as its outputs are.  Tuples are taken to come evenly: of n in a span, all within
+    x of each other (a share of it) have probability n x^(n - 1) - (n - 1) x^n.
+    """
+    n = len(streams)
     x = 1.0 if window is None or span <= window else window / span
-    return math.prod(max(0.0, one) for one in missing) * (n * x ** (n - 1) - (n - 1) * x**n)
-
-
-def not_stood_for(streams: Iterable[tuple[int, Array]]) -> float:
-    """Of the tuples that those which came in stand for, how many more there were, in the stream with most.
-
-    streams: as of `outputs_of_one_key`.  Where a heavy key is left out, tuples are missing as its outputs are.
-    """
-    return missing_of((tuples, float((1.0 / level).sum())) for tuples, level in streams)
-
-
-def missing_of(streams: Iterable[tuple[float, float]]) -> float:
-    """As `not_stood_for`; streams: of each, how many tuples there were, and how many those that came in stand for."""
-    return max((max(0.0, tuples / stood - 1.0) for tuples, stood in streams if stood), default=0.0)
+    near = n * x ** (n - 1) - (n - 1) * x**n
+    of_one_key = math.prod(max(0.0, tuples - stood) for tuples, stood in streams) * near
+    return of_one_key, max((max(0.0, tuples / stood - 1.0) for tuples, stood in streams if stood), default=0.0)

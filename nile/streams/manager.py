@@ -239,7 +239,8 @@ class StreamManager:
             return
         read = []
         for batch in self.batches(rows):
-            read.append(batch.ts)
+            if stamp is not None:
+                read.append(batch.ts)
             yield batch
         if stamp is not None and not self.accounting.rejected and source.stamp == stamp:
             source.times.put(spec.time, stamp, lent_together(read))

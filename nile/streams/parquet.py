@@ -102,10 +102,8 @@ class ParquetSource:
         """
         begin = 0
         if not columns:
-            yield (
-                slice(None),
-                pa.record_batch([]),
-            )  # of all that are known: footers were read before a file was replaced
+            # Of all that are known: footers were read before a file was replaced.
+            yield slice(None), pa.record_batch([])
         for batch in self._batches(columns, rows, threads) if columns else ():
             if stamp_of(self._files) != stamp:
                 raise SourceError(f"{self.name}: changed while it was read; ask again once it is whole")

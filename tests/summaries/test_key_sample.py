@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nile.preferences.key_sample import KeySample, counted, not_stood_for, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, counted, missing_of, stood_for
 
 
 def test_the_variance_of_keys_in_nested_levels_is_right_on_average_over_every_draw() -> None:
@@ -95,20 +95,20 @@ def test_variance_by_coins_is_what_drawing_again_and_again_gives() -> None:
 
 def test_tuples_that_nobody_stands_for_may_be_of_one_key() -> None:
     half = np.full(10, 0.5)  # ten tuples that stand for twenty
-    assert outputs_of_one_key([(50, half), (60, half)], None, 100) == 30.0 * 40.0
-    assert outputs_of_one_key([(50, half), (20, half)], None, 100) == 0.0
+    assert missing_of(stood_for([(50, half), (60, half)]), None, 100)[0] == 30.0 * 40.0
+    assert missing_of(stood_for([(50, half), (20, half)]), None, 100)[0] == 0.0
     chance = np.random.Generator(np.random.PCG64(4))
     times = chance.random((3, 200_000))
     share = np.mean(times.max(axis=0) - times.min(axis=0) <= 0.3)
-    told = outputs_of_one_key([(30, half), (30, half), (30, half)], 30, 100)
+    told = missing_of(stood_for([(30, half), (30, half), (30, half)]), 30, 100)[0]
     assert told == pytest.approx(1_000.0 * share, rel=0.02)
 
 
 def test_as_much_of_a_total_may_be_missing_as_of_the_tuples_behind_it() -> None:
     half = np.full(10, 0.5)
-    assert not_stood_for([(50, half), (22, half)]) == 1.5
-    assert not_stood_for([(15, half), (20, half)]) == 0.0
-    assert not_stood_for([(15, np.zeros(0)), (30, half)]) == 0.5
+    assert missing_of(stood_for([(50, half), (22, half)]), None, 100)[1] == 1.5
+    assert missing_of(stood_for([(15, half), (20, half)]), None, 100)[1] == 0.0
+    assert missing_of(stood_for([(15, np.zeros(0)), (30, half)]), None, 100)[1] == 0.5
     sample = KeySample(np.full(400, 2.0), np.full(400, 0.5), np.arange(400))
     known, missed = (each.count(np.ones(400), 0.95) for each in (sample, replace(sample, missed=0.5)))
     assert (missed.low, missed.value) == (known.low, known.value)

@@ -11,7 +11,7 @@ from nile.operators.join.follower import is_timed
 from nile.operators.join.join import Outputs, PromisingJoin
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
 from nile.preferences import state as st
-from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, missing_of, stood_for
 
 __all__ = ["combination_sample", "pair_sample"]
 
@@ -60,8 +60,7 @@ def pair_sample(join: PromisingJoin, parts: list[Outputs]) -> KeySample:
             (int((encoded.codes >= 0).sum()), admission[admission > 0.0])
             for encoded, admission in zip((data.left, data.right), admissions, strict=True)
         ]
-        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
-        missed = not_stood_for(streams)
+        unseen, missed = missing_of(stood_for(streams), join.plan.window, _span(data.left_ts, data.right_ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     return KeySample(weight, level, np.concatenate(keys), unseen, missed=missed)
 
@@ -79,8 +78,7 @@ def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key
         streams = [
             (int((encoded.codes >= 0).sum()), (admission * coin)[coin > 0.0]) for encoded, admission, coin in sides
         ]
-        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.left_ts, data.right_ts))
-        missed = not_stood_for(streams)
+        unseen, missed = missing_of(stood_for(streams), join.plan.window, _span(data.left_ts, data.right_ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     coins = ((at[0], thinned[0][at[0]]), (at[1], thinned[1][at[1]]))
     return KeySample(weight, level, key, unseen, coins, missed)
@@ -109,8 +107,7 @@ def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySamp
             (int((known & (data.stream == k)).sum()), (admissions * coins)[came_in & (data.stream == k)])
             for k in range(data.streams)
         ]
-        unseen = outputs_of_one_key(streams, join.plan.window, _span(data.ts))
-        missed = not_stood_for(streams)
+        unseen, missed = missing_of(stood_for(streams), join.plan.window, _span(data.ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     whole = join.state.whole
     if (not join.followed or join.plan.output == "ranges") and whole[st.APPLIED] < whole[st.ARRIVED]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.preferences.key_sample import counted, left_out, missing_of, of_one_key
+from nile.preferences.key_sample import counted, left_out, missing_of
 from nile.summaries.estimate import Estimate
 
 __all__ = ["LiveSample"]
@@ -121,8 +121,7 @@ class LiveSample:
         if not self._drops or self._begin is None or last is None:
             return 0.0
         streams = list(zip(self._keyed.tolist(), self._stood_for.tolist(), strict=True))
-        one = of_one_key([tuples - stood for tuples, stood in streams], self._window, last - self._begin)
-        return left_out(one, missing_of(streams), self._total)
+        return left_out(*missing_of(streams, self._window, last - self._begin), self._total)
 
     def capture(self) -> State:
         """What has been seen, for `nile.execution.envelopes.flat`."""

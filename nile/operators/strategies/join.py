@@ -22,7 +22,7 @@ from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, told
-from nile.preferences.key_sample import KeySample, not_stood_for, outputs_of_one_key
+from nile.preferences.key_sample import KeySample, missing_of, stood_for
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.estimate import Estimate
 
@@ -375,8 +375,7 @@ class StrategyJoin:
             streams.append((self._tuples[side] - self._nulls[side], rates))
         unseen, missed = 0.0, None
         if (came.level < 1.0).any():
-            unseen = outputs_of_one_key(streams, self._joined.window, span_of(self._joined))
-            missed = not_stood_for(streams)
+            unseen, missed = missing_of(stood_for(streams), self._joined.window, span_of(self._joined))
         of = self.strata(left)
         coins = ((left, came.left[of]), (right, came.right[of]))
         return KeySample(weight, came.level[of], key, unseen, coins, missed)

@@ -12,7 +12,7 @@ from nile.operators.strategies.counted import CountedJoin
 from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
 from nile.preferences.key_sample import counted as counted_estimate
-from nile.preferences.key_sample import left_out, missing_of, of_one_key
+from nile.preferences.key_sample import left_out, missing_of
 from nile.summaries.estimate import Estimate
 
 __all__ = ["by_stratum", "counted_all", "drawing_rates", "told"]
@@ -41,7 +41,7 @@ def told(
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
         streams = list(zip(tuples, stood.tolist(), strict=True))
-        room = left_out(of_one_key([n - one for n, one in streams], window, span), missing_of(streams), total)
+        room = left_out(*missing_of(streams, window, span), total)
     least = float(admission.level.min())
     if least < 1.0 and not keys.any():  # of keys that were drawn among others none has a pair: of the others some may
         room += _NONE_OF / least
