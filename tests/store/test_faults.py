@@ -42,6 +42,25 @@ def test_every_control_of_a_fault_fails_under_the_same_check(name: str) -> None:
     assert controlled(FAULTS[name], range(min(CONTROLS, FAULTS[name].small))).pale == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded by /proc")
+def test_memory_that_the_heap_has_free_is_seen_when_it_is_touched() -> None:
+    """In a process of its own: arrays of up to 32 MB lie in glibc's heap once one of that size has been let go."""
+    run = subprocess.run([sys.executable, "-c", HOLE], capture_output=True, text=True, check=False)
+    assert "MB of memory were touched; the cap is 64 MB" in run.stderr
+
+
+HOLE = """
+import numpy as np
+from nile.experiments.faults.memory import MB, bounded
+np.ones(31 << 20, np.uint8)
+held = [np.ones(30 << 20, np.uint8) for _ in range(9)]
+top = np.ones(1 << 20, np.uint8)
+del held
+with bounded(64 * MB, 1_500 * MB):
+    np.ones(100 * MB, np.uint8)
+"""
+
+
 def breaks(seed: int) -> None:
     if seed % 3 == 2:
         raise Wrong(f"broken by {seed}")
