@@ -56,6 +56,11 @@ def infer_types(path: str | Path) -> pa.Schema:
     Raises SourceMissing, and SourceError for a directory, an empty file, a file that is not text or has
     no header.
     """
+    return _settled(_infer_types(path))
+
+
+def _infer_types(path: str | Path) -> pa.Schema:
+    """As `infer_types`, with the null type for a column without any cell."""
     file = existing_file(path, "CSV file")
     names = _header(file)
     sample: list[pa.RecordBatch] = []
@@ -66,9 +71,37 @@ def infer_types(path: str | Path) -> pa.Schema:
     types = []
     for position in range(len(names)):
         chunks = [batch.column(position) for batch in sample]
-        cells = pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
-        types.append(infer_type(cells.slice(0, INFER_ROWS)))
+        cells = (pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())).slice(0, INFER_ROWS)
+        kind = infer_type(cells)
+        if pa.types.is_string(kind) and not pc.any(pc.match_substring_regex(cells, r"\S")).as_py():
+            kind = pa.null()
+        types.append(kind)
     return pa.schema(list(zip(names, types, strict=True)))
+
+
+def _settled(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
+
+
+def type_alike(sources: Sequence[CsvSource]) -> None:
+    """Give files of the same columns (in any order) the types that the cells of all have together.
+
+    Whole numbers beside others are numbers, a column without cells is what others say, what else differs is text.
+    """
+    names = sources[0].schema.names
+    if len(sources) == 1 or any(sorted(each.schema.names) != sorted(names) for each in sources):
+        return
+    kinds = {name: _together([each.found.field(name).type for each in sources]) for name in names}
+    for each in sources:
+        each.schema = _settled(pa.schema([(name, kinds[name]) for name in each.schema.names]))
+
+
+def _together(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    found = set(kinds) - {pa.null()}
+    for wide, narrow in ((pa.float64(), pa.int64()), (pa.timestamp("ns"), pa.timestamp("us"))):
+        if found == {wide, narrow}:
+            return wide
+    return found.pop() if len(found) == 1 else pa.string()
 
 
 class CsvSource:
@@ -78,7 +111,9 @@ class CsvSource:
         """Reads the header and the first rows. `name` is what messages call it. Raises as `infer_types`."""
         self.path = Path(path).expanduser()
         self.name = name or str(path)
-        self.schema = infer_types(self.path)
+        self.found = _infer_types(self.path)
+        """Its types by its own first rows; null without any cell."""
+        self.schema = _settled(self.found)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError if the file breaks off."""

@@ -189,7 +189,7 @@ class StreamManager:
     @property
     def reads(self) -> str:
         """What `whole` reads: "Table", one in memory whose times all are good and in order, or the source's class."""
-        return type(self.source).__name__ if self._in_order() is None else "Table"
+        return type(getattr(self.source, "file", self.source)).__name__ if self._in_order() is None else "Table"
 
     def _in_order(self) -> tuple[ArrowSource, np.ndarray] | None:
         """A table in memory and its times, where all of it is the stream's and in order."""

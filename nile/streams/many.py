@@ -14,7 +14,7 @@ from nile.streams.order import plain
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
-__all__ = ["ManySource", "files_of", "is_glob"]
+__all__ = ["ManySource", "files_of", "is_glob", "ordered_as"]
 
 _MOST_FILES = 100_000
 
@@ -41,12 +41,12 @@ class ManySource:
     """Sources of the same columns, read one after another.  Replayable when they are."""
 
     def __init__(self, sources: Sequence[Any], *, name: str) -> None:
-        """Raises SourceError when their columns differ."""
+        """Raises SourceError when their columns differ, but for their order: it is the first one's."""
         self.name = name
         self._sources = tuple(sources)
         self.schema: pa.Schema = decoded_schema(self._sources[0].schema)
         for source in self._sources[1:]:
-            own = decoded_schema(source.schema)
+            own = ordered_as(self.schema, decoded_schema(source.schema))
             self.schema = _as_long(self.schema, own)
             if _as_long(own, self.schema) != self.schema:
                 raise SourceError(
@@ -82,6 +82,13 @@ class ManySource:
                 malformed = [replace(bad, row=bad.row + before) for bad in raw.malformed]
                 yield replace(raw, batch=batch, rows=raw.rows + before, malformed=malformed)
             before += last
+
+
+def ordered_as(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """The other schema with its columns in the order of the first, where they have the same names."""
+    if sorted(schema.names) != sorted(other.names) or len(set(other.names)) < len(other):
+        return other
+    return pa.schema([other.field(name) for name in schema.names])
 
 
 def _as_long(schema: pa.Schema, other: pa.Schema) -> pa.Schema:

@@ -10,8 +10,9 @@ from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, rows_together
 from nile.streams.awaited import awaited
-from nile.streams.csv import CsvSource
+from nile.streams.csv import CsvSource, type_alike
 from nile.streams.files import existing_path
+from nile.streams.folders import FolderColumns, files_below
 from nile.streams.frames import FrameSource, frame_of
 from nile.streams.lake import LakeSource, is_lake_stream
 from nile.streams.many import ManySource, files_of, is_glob
@@ -54,10 +55,11 @@ def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
     A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
-    stream of a lake; an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything
-    with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a list of
-    such rows; an iterable or async iterable of all these (`nile.streams.awaited`); a function without
-    arguments that returns any of these; or a Source. Opening reads only what tells the columns.
+    stream of a lake; folders called `column=value` on the way to files are columns (`nile.streams.folders`); an Arrow
+    table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with `__arrow_c_stream__`
+    (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a list of such rows; an iterable or async
+    iterable of all these (`nile.streams.awaited`); a function without arguments that returns any of these; or a Source.
+    Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
     """
     if isinstance(data, (str, Path)):
@@ -98,17 +100,31 @@ def _open_path(path: str | Path, name: str) -> Source:
     if "://" in text:
         raise SourceError(f"{name}: needed a local file, got '{text}'; copy it here first")
     if is_glob(text):
-        files = files_of(text, name=name)
-        return (
-            _open_path(files[0], name)
-            if len(files) == 1
-            else ManySource([_open_path(file, file) for file in files], name=name)
-        )
+        return _open_files(files_of(text, name=name), name)
     found = existing_path(text, "Parquet or CSV file")
-    suffix = found.suffix.lower()
-    if found.is_dir() and is_lake_stream(found):
+    if not found.is_dir():
+        return _open_files([text], name)
+    if is_lake_stream(found):
         return LakeSource(LakeStream.at(found), name=name)
-    if found.is_dir() or suffix in (".parquet", ".pq"):
+    files = files_below(found, name)
+    return _open_files(files, name) if files else ParquetSource(text, name=name)
+
+
+def _open_files(files: Sequence[str], name: str) -> Source:
+    folders = FolderColumns.of(files)
+    if len(files) == 1:
+        only: Source = folders.source(_open_file(files[0], name), 0)
+        return only
+    opened = [_open_file(file, file) for file in files]
+    texts = [each for each in opened if isinstance(each, CsvSource)]
+    if len(texts) == len(opened):
+        type_alike(texts)
+    return ManySource([folders.source(each, at) for at, each in enumerate(opened)], name=name)
+
+
+def _open_file(text: str, name: str) -> Source:
+    suffix = Path(text).suffix.lower()
+    if suffix in (".parquet", ".pq"):
         return ParquetSource(text, name=name)
     if suffix == ".csv" or text.lower().endswith(".csv.gz"):
         return CsvSource(text, name=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -202,3 +203,87 @@ def test_the_builder_says_how_rows_are_told() -> None:
     assert len(asked.emit("every 2 s").run()) > 0
     with pytest.raises(nile.ConfigError, match="emit: needed snapshot, changes, append"):
         asked.emit("now and then")
+
+
+@pytest.mark.parametrize("form", ["PARQUET", "CSV"])
+@pytest.mark.parametrize("named", ["{}", "{}/*/*/*", "{}/**/part-*"])
+def test_folders_of_columns_are_read_back(tmp_path: Path, form: str, named: str) -> None:
+    rows = [(1, "a/b", date(2024, 1, 1), 1.5), (2, "it's", date(2024, 1, 2), -2.0), (3, None, None, 0.25)]
+    table = pa.table(dict(zip(("v", "word", "day", "rate"), map(list, zip(*rows, strict=True)), strict=True)))
+    with nile.connect() as db:
+        db.register("sales", table)
+        place = tmp_path / "out"
+        db.sql(f"COPY sales TO '{place}' (FORMAT {form}, PARTITION_BY (word, day))")
+        where = named.format(place)
+        query = "SELECT v, word, day, rate FROM '{}' WHERE word IS NULL OR day > '2024-01-01' ORDER BY v"
+        assert db.sql(query.format(where)).fetchall() == rows[1:]
+        assert db.sql(f"SELECT count(*) AS n FROM '{where}' WHERE day < '2024-01-02'").fetchall() == [(1,)]
+        days = db.sql(f"SELECT day FROM '{where}' WHERE day IS NOT NULL ORDER BY day").fetchall()
+        assert days == [(row[2],) for row in rows[:2]]
+        db.register("kept", where)
+        assert sorted(db.sql("SELECT v, rate FROM kept").fetchall()) == [(row[0], row[3]) for row in rows]
+
+
+def test_a_folder_says_what_its_column_is_as_duckdb_says(tmp_path: Path) -> None:
+    for at, names in enumerate(
+        (("k=1", "t=2024-01-01", "z=007"), ("k=__HIVE_DEFAULT_PARTITION__", "t=2024-02-01", "z=2"))
+    ):
+        folder = tmp_path.joinpath("a", *names)
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"k": ["stored"], "v": [at]}), folder / "x.parquet")
+    for pattern in (
+        f"{tmp_path}/a/**/*.parquet",
+        f"{tmp_path}/a/k=1/*/*/x.parquet",
+        str(next(tmp_path.rglob("*.parquet"))),
+    ):
+        found = nile.connect().sql(f"SELECT k, v, t FROM '{pattern}' ORDER BY v")
+        assert found.fetchall() == duckdb.sql(f"SELECT k, v, t FROM '{pattern}' ORDER BY v").fetchall()
+    assert nile.connect().sql(f"SELECT z FROM '{tmp_path}/a' ORDER BY z").fetchall() == [("007",), ("2",)]
+
+
+def test_folders_that_not_all_files_lie_in_are_folders(tmp_path: Path) -> None:
+    for place in ("a/k=1", "a"):
+        (tmp_path / place).mkdir(exist_ok=True, parents=True)
+        pq.write_table(pa.table({"v": [1]}), tmp_path / place / "x.parquet")
+    assert nile.connect().sql(f"SELECT * FROM '{tmp_path}/a/**/*.parquet'").fetchall() == [(1,), (1,)]
+    (tmp_path / "a" / "k=1" / "y.csv").write_text("v\n1\n")
+    with pytest.raises(nile.SourceError, match=r"of one kind, below '.*/a'; got \.csv, \.parquet"):
+        nile.connect().sql(f"SELECT * FROM '{tmp_path}/a'")
+
+
+def test_what_a_writer_has_not_done_with_is_no_file_of_a_folder(tmp_path: Path) -> None:
+    for place in ("k=1", "_temporary/k=2"):
+        (tmp_path / place).mkdir(parents=True)
+        pq.write_table(pa.table({"v": [1]}), tmp_path / place / "x.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    assert nile.connect().sql(f"SELECT k, v FROM '{tmp_path}'").fetchall() == [(1, 1)]
+    (tmp_path / "k=1" / "x.parquet").unlink()
+    with pytest.raises(nile.SourceMissing, match="needed files in the folders of"):
+        nile.connect().sql(f"SELECT k, v FROM '{tmp_path}'")
+
+
+def test_files_may_have_their_columns_in_any_order(tmp_path: Path) -> None:
+    for at, names in enumerate((("a", "b"), ("b", "a"))):
+        pq.write_table(pa.table({name: [name + str(at)] for name in names}), tmp_path / f"{at}.parquet")
+        pacsv.write_csv(pa.table({name: [name + str(at)] for name in names}), tmp_path / f"{at}.csv")
+    for kind in ("parquet", "csv"):
+        found = nile.connect().sql(f"SELECT * FROM '{tmp_path}/*.{kind}'").fetchall()
+        assert found == duckdb.sql(f"FROM '{tmp_path}/*.{kind}'").fetchall() == [("a0", "b0"), ("a1", "b1")]
+
+
+def test_types_of_csv_files_are_those_of_all_of_them(tmp_path: Path) -> None:
+    columns = ("n", "rate", "at", "mixed", "some", "none")
+    for at, cells in enumerate(
+        (("1", "2", "2024-01-01", "1", "", ""), ("2", "0.5", "2024-01-01 00:00:00.0000001", "x", "3", " "))
+    ):
+        (tmp_path / f"{at}.csv").write_text(",".join(columns) + "\n" + ",".join(cells) + "\n")
+    with nile.connect() as db:
+        db.register("all", f"{tmp_path}/*.csv")
+        found = db.sql("SELECT * FROM all").to_arrow()
+    assert [str(field.type) for field in found.schema] == [
+        "int64", "double", "timestamp[ns]", "string", "int64", "string",
+    ]  # fmt: skip
+    assert found.select(["n", "rate", "mixed", "some"]).to_pylist() == [
+        {"n": 1, "rate": 2.0, "mixed": "1", "some": None},
+        {"n": 2, "rate": 0.5, "mixed": "x", "some": 3},
+    ]

@@ -19,12 +19,14 @@ from nile.base.cells import infer_type
 from nile.base.machine import core_count
 from nile.base.plain import decoded_schema
 from nile.expressions.spark_text import quoted
+from nile.spark.ingesting.folder_cells import stored_columns, with_folder_cells
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import plain_links
 from nile.spark.sqltypes import read_type
-from nile.streams.csv import INFER_ROWS, CsvSource
+from nile.streams.csv import INFER_ROWS, CsvSource, type_alike
 from nile.streams.files import existing_path
-from nile.streams.many import files_of, is_glob
+from nile.streams.folders import FolderColumns, files_below
+from nile.streams.many import files_of, is_glob, ordered_as
 from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, spark_types
@@ -82,9 +84,9 @@ def open_input(spark: Started, source: Any) -> Input:
             if isinstance(source, str) and _is_table(spark(), source):
                 return _frame_input(spark().table(source), f"table {source}")
             raise
-        if found.is_dir():
+        files = list(map(Path, files_below(found, "ingest"))) if found.is_dir() else [found]
+        if not files:
             return _parquet_input(spark, text, [ParquetSource(found)], sorted(found.glob("part-*.parquet")))
-        files = [found]
     kinds = {file.suffix.lower() for file in files}
     if kinds <= {".parquet", ".pq"}:
         return _parquet_input(spark, text, [ParquetSource(file) for file in files], files)
@@ -114,7 +116,7 @@ def _is_table(spark: SparkSession, name: str) -> bool:
 
 def _alike(text: str, files: Sequence[Path], schemas: Sequence[pa.Schema]) -> None:
     for file, schema in zip(files[1:], schemas[1:], strict=True):
-        if schema != schemas[0]:
+        if ordered_as(schemas[0], schema) != schemas[0]:
             raise SourceError(
                 f"{text}: needed the same columns in all files; those of {file} ({_listed(schema)}) differ from "
                 f"those of {files[0]} ({_listed(schemas[0])}); ingest them one by one, with rules for drift"
@@ -131,19 +133,23 @@ def _listed(schema: pa.Schema) -> str:
 def _parquet_input(spark: Started, text: str, sources: Sequence[ParquetSource], files: list[Path]) -> Input:
     if len(sources) > 1:
         _alike(text, files, [decoded_schema(source.schema) for source in sources])
+    folders = FolderColumns.of(files)
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
-        for column in columns:
+        stored = stored_columns(folders, sources[0].schema, columns)
+        for column in stored:
             if column in sources[0].rewritten:
                 raise SourceError(
                     f"{text}: needed columns of types that Spark reads; got '{column}', which only Arrow does (half "
                     "floats, uuid, and what holds them); cast it, and write the file again"
                 )
         with plain_links(files) as links:
-            yield parquet_rows(spark(), sources[0], files, links, columns)
+            read = parquet_rows(spark(), sources[0], files, links, stored)
+            yield with_folder_cells(read, folders, stored, columns)
 
-    return Input(text, sources[0].schema, False, tuple(files), lambda: _digest_of(files), rows)
+    schema = folders.beside(sources[0].schema)
+    return Input(text, schema, False, tuple(files), lambda: _digest_of(files, folders), rows)
 
 
 # --- CSV --------------------------------------------------------------------------------------------------
@@ -152,18 +158,23 @@ def _parquet_input(spark: Started, text: str, sources: Sequence[ParquetSource], 
 def _csv_input(spark: Started, text: str, sources: Sequence[CsvSource]) -> Input:
     files = [source.path for source in sources]
     _alike(text, files, [pa.schema([(name, pa.string()) for name in source.schema.names]) for source in sources])
+    type_alike(sources)
+    folders = FolderColumns.of(files)
 
     @contextmanager
     def rows(columns: Sequence[str], scratch: Path) -> Iterator[Rows]:
+        stored = stored_columns(folders, sources[0].schema, columns)
         with plain_links(files) as links:
             each = []
             for number, (source, link) in enumerate(zip(sources, links, strict=True)):
                 place = scratch / str(number)
                 place.mkdir()
-                each.append(_in_split(csv_rows(spark(), source, link, columns, place)))
-            yield each[0] if len(each) == 1 else _one_after_another(each)
+                each.append(_in_split(csv_rows(spark(), source, link, stored, place)))
+            read = each[0] if len(each) == 1 else _one_after_another(each)
+            yield with_folder_cells(read, folders, stored, columns)
 
-    return Input(text, sources[0].schema, True, tuple(files), lambda: _digest_of(files), rows)
+    schema = folders.beside(sources[0].schema)
+    return Input(text, schema, True, tuple(files), lambda: _digest_of(files, folders), rows)
 
 
 def _in_split(rows: Rows) -> Rows:
@@ -197,13 +208,16 @@ def _json_input(spark: Started, text: str, files: Sequence[Path]) -> Input:
     schema = _json_schema(files[0])
     if b"\n" not in files[0].read_bytes()[:_BLOCK].strip() and not len(schema):
         raise SourceError(f"{files[0]}: needed JSON lines, an object per line; got none; write one object per line")
+    folders = FolderColumns.of(files)
 
     @contextmanager
     def rows(columns: Sequence[str], _scratch: Path) -> Iterator[Rows]:
+        stored = stored_columns(folders, schema, columns)
         with plain_links(files) as links:
-            yield _json_rows(spark(), links, columns, sum(file.stat().st_size for file in files) // 3)
+            read = _json_rows(spark(), links, stored, sum(file.stat().st_size for file in files) // 3)
+            yield with_folder_cells(read, folders, stored, columns)
 
-    return Input(text, schema, True, tuple(files), lambda: _digest_of(files), rows)
+    return Input(text, folders.beside(schema), True, tuple(files), lambda: _digest_of(files, folders), rows)
 
 
 def _json_schema(file: Path) -> pa.Schema:
@@ -321,10 +335,10 @@ def _ticks(column: str, kind: pa.DataType) -> str:
     return column if read is None else f"CAST({column} AS {read})"
 
 
-def _digest_of(files: Sequence[Path]) -> str:
-    """Of the content of files in their order, whatever their names; about 1 GB/s a core."""
+def _digest_of(files: Sequence[Path], folders: FolderColumns) -> str:
+    """Of the content of files in their order, whatever their names but for folders' columns; about 1 GB/s a core."""
     with ThreadPoolExecutor(core_count()) as pool:
-        whole = "".join(pool.map(_file_digest, files))
+        whole = "".join(pool.map(_file_digest, files)) + (repr(sorted(folders.texts.items())) if folders.texts else "")
     return hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
 
 

@@ -24,10 +24,12 @@ from nile.base.times import UNPARSABLE_TIME
 from nile.expressions.conditions import Condition
 from nile.expressions.spark_text import quoted
 from nile.spark.failure import spark_failures
+from nile.spark.ingesting.folder_cells import stored_columns, with_folder_cells
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import check_output, plain_links
 from nile.spark.sqltypes import cell_sql, key_sql, read_type, shown_sql, time_sql, value_sql
 from nile.streams.csv import WRONG_FIELDS, CsvSource
+from nile.streams.folders import FolderColumns, FolderSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import KeyTypeError
@@ -112,9 +114,10 @@ def _check_key(manager: StreamManager, spec: PrepareSpec) -> None:
             f"stream '{spec.name}': key column '{spec.key}': Spark cannot carry {kind}; cast it to another type "
             "(timestamp[us], int64), or register the file directly, without Spark"
         )
-    if isinstance(manager.source, ParquetSource):
-        for column in _columns(spec):
-            if column in manager.source.rewritten:
+    source, folders = _file_of(manager.source)
+    if isinstance(source, ParquetSource):
+        for column in stored_columns(folders, source.schema, _columns(spec)):
+            if column in source.rewritten:
                 raise KeyTypeError(
                     f"stream '{spec.name}': {'key ' * (column == spec.key)}column '{column}': Spark cannot carry its "
                     "type in the file, which only Arrow reads; cast it to another type (float, text), or register the "
@@ -127,15 +130,23 @@ def _columns(spec: PrepareSpec) -> list[str]:
     return list(dict.fromkeys((spec.time, spec.key, *condition)))
 
 
+def _file_of(source: Any) -> tuple[Any, FolderColumns]:
+    """(the source of what files hold, what the names of folders say)."""
+    return (source.file, source.folders) if isinstance(source, FolderSource) else (source, FolderColumns.of([]))
+
+
 @contextmanager
 def _rows(spark: SparkSession, source: Any, spec: PrepareSpec, scratch: Path) -> Iterator[Rows]:
     path, columns = spec.path.expanduser(), _columns(spec)
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    file, folders = _file_of(source)
+    stored = stored_columns(folders, file.schema, columns)
     with plain_links(files) as links:
-        if isinstance(source, CsvSource):
-            yield csv_rows(spark, source, links[0], columns, scratch)
+        if isinstance(file, CsvSource):
+            read = csv_rows(spark, file, links[0], stored, scratch)
         else:
-            yield parquet_rows(spark, source, files, links, columns)
+            read = parquet_rows(spark, file, files, links, stored)
+        yield with_folder_cells(read, folders, stored, columns)
 
 
 def _tuples(rows: Rows, schema: pa.Schema, spec: PrepareSpec) -> DataFrame:

@@ -33,7 +33,8 @@ class Rows:
     """Rows of a source.
 
     frame: a column `cell0`, `cell1`, ... for each asked column, `broken` (the text of a row that has no
-    columns, else null), and those named in `arrival`, which put rows in the order they came.
+    columns, else null), and those named in `arrival`, which put rows in the order they came; of several files
+    `file`, the number of each, from 0.
     text: cells are text (CSV).  most: an upper bound on the number of rows.
     numbered: `frame`'s rows with `row`, their number in the source from 1; may read the source again.
     """
@@ -78,7 +79,7 @@ def parquet_rows(
     frame = (
         spark.read.schema(", ".join(stored))
         .parquet(*map(str, links))
-        .selectExpr(*cells, "CAST(NULL AS STRING) AS broken", f"{row} AS row")
+        .selectExpr(*cells, "CAST(NULL AS STRING) AS broken", f"{row} AS row", f"{part} AS file")
     )
     return Rows(frame, ("row",), False, most, lambda rows: rows)
 
