@@ -24,7 +24,7 @@ pyramid.disk pyramid.grid pyramid.lake pyramid.history
 preferences
 nile.base nile.expressions nile.aggregates
 nile.exact.state nile.exact.join nile.exact.selfscheduling nile.exact.plan nile.exact.pipeline nile.runtime
-nile.streams nile.sensors nile.sensors.connectors nile.sensors.sinks nile.mining nile.sql
+nile.streams.files nile.streams nile.sensors nile.sensors.connectors nile.sensors.sinks nile.mining nile.sql
 nile.operators.common nile.operators.opponents nile.operators.join nile.operators.multiway nile.operators.selection
 nile.operators.aggregate nile.operators.history nile.operators.drive nile.operators.inputs
 nile.operators.strategies

@@ -121,6 +121,11 @@ def decoded_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def decoded(array: pa.Array) -> pa.Array:
+    """The values without dictionary encoding."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
     """Names and `decoded_type` of the columns: dictionaries are an encoding, which differs from batch to batch."""
     return pa.schema([(field.name, decoded_type(field.type)) for field in schema])

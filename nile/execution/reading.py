@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nile.base.cells import misfit_reason
-from nile.base.plain import decoded_schema, decoded_type
+from nile.base.plain import decoded, decoded_schema, decoded_type
 from nile.exact.plan.algebra import SIGN
 from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
@@ -22,7 +22,6 @@ from nile.streams.arrow import ArrowSource
 from nile.streams.holding import Holding
 from nile.streams.live import SIGN as LOG_SIGN
 from nile.streams.manager import StreamManager
-from nile.streams.order import plain
 from nile.streams.source import Source
 from nile.streams.versions import Versions
 from nile.summaries.heavy import pa, pc
@@ -211,7 +210,7 @@ class Reading:
             if not keep.all():
                 batch = batch.filter(pa.array(keep))
             accounting.apply(batch.num_rows)
-            arrays = [plain(batch.column(batch.schema.get_field_index(column))) for column in columns]
+            arrays = [decoded(batch.column(batch.schema.get_field_index(column))) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), accounting
 
 

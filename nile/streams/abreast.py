@@ -15,8 +15,8 @@ import numpy as np
 
 from nile.base.room import allowed_room, each_within
 from nile.exact.join.threads import abreast, pieces_of, useful
+from nile.streams.files.parquet import ParquetSource
 from nile.streams.manager import StreamManager
-from nile.streams.parquet import ParquetSource
 
 __all__ = ["Abreast", "Ahead", "Read", "read_abreast"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.durations import MAX_DURATION
-from nile.base.plain import can_be_ordered, decoded_type
+from nile.base.plain import can_be_ordered, decoded, decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
 from nile.base.times import TIME_REASONS, check_time_type, event_times, instants
@@ -27,8 +27,8 @@ from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id
-from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined, plain
-from nile.streams.parquet import ParquetSource
+from nile.streams.files.parquet import ParquetSource
+from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
 from nile.streams.quarantine import Refused, refused_cells, refused_lines, refused_rows
 from nile.streams.rowlog import RowLog
 from nile.streams.source import CountedSource, open_source
@@ -216,7 +216,7 @@ class StreamManager:
         for piece in source.chunks(tuple(dict.fromkeys((spec.key, *spec.carry)))):
             key = piece.column(spec.key)
             if pa.types.is_dictionary(key.type) and len(key.dictionary) > rows:
-                key = plain(key)
+                key = decoded(key)
             ts = times[self._next_ordinal : self._next_ordinal + len(piece)]
             yield self.batch(Run(ts, key, _NO_ROWS, _carried(piece, spec.carry) if spec.carry else None))
 
@@ -344,7 +344,7 @@ class StreamManager:
             time, key, rows = time.filter(chosen), key.filter(chosen), rows[position]
             carried = None if carried is None else carried.filter(chosen)
         if pa.types.is_dictionary(key.type) and len(key.dictionary) > largest_dictionary:
-            key = plain(key)  # to merge or hash a large dictionary with every batch costs more than it saves
+            key = decoded(key)  # to merge or hash a large dictionary with every batch costs more than it saves
         times = event_times(time)
         ts, reason = times.ns, times.reason
         misfits = [name for name in dict.fromkeys((spec.time, spec.key, *spec.carry)) if name in raw.misfits]
@@ -386,7 +386,7 @@ class StreamManager:
 
 def _carried(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
     """The columns `names`, without dictionaries, which differ from batch to batch."""
-    return pa.RecordBatch.from_arrays([plain(batch.column(name)) for name in names], names=list(names))
+    return pa.RecordBatch.from_arrays([decoded(batch.column(name)) for name in names], names=list(names))
 
 
 def _key_type(column: pa.DataType, where: str) -> pa.DataType:

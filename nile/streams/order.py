@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from nile.base.durations import format_duration
+from nile.base.plain import decoded
 from nile.base.times import TIME_LIMIT
 from nile.summaries.errors import TimestampOrderError
 from nile.summaries.heavy import pa
@@ -58,18 +59,13 @@ def joined(runs: list[Run]) -> Run:
         return runs[0]
     keys = [run.key for run in runs]
     if len({key.type for key in keys}) > 1:  # one run of the stream was worth encoding, another was not
-        keys = [plain(key) for key in keys]
+        keys = [decoded(key) for key in keys]
     return Run(
         np.concatenate([run.ts for run in runs]),
         pa.concat_arrays(keys),
         np.concatenate([run.row for run in runs]),
         pa.concat_batches(carried) if (carried := [run.carried for run in runs if run.carried is not None]) else None,
     )
-
-
-def plain(key: pa.Array) -> pa.Array:
-    """Keys without dictionary encoding."""
-    return key.dictionary_decode() if pa.types.is_dictionary(key.type) else key
 
 
 class Order(Protocol):

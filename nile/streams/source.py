@@ -10,13 +10,13 @@ from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
 from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, rows_together
 from nile.streams.awaited import awaited
-from nile.streams.csv import CsvSource, type_alike
-from nile.streams.files import existing_path
-from nile.streams.folders import FolderColumns, files_below
+from nile.streams.files.csv import CsvSource, type_alike
+from nile.streams.files.folders import FolderColumns, files_below
+from nile.streams.files.many import ManySource, files_of, is_glob
+from nile.streams.files.parquet import ParquetSource
+from nile.streams.files.paths import existing_path
 from nile.streams.frames import FrameSource, frame_of
 from nile.streams.lake import LakeSource, is_lake_stream
-from nile.streams.many import ManySource, files_of, is_glob
-from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
 
@@ -55,10 +55,10 @@ def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
     A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
-    stream of a lake; folders called `column=value` on the way to files are columns (`nile.streams.folders`); an Arrow
-    table, record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with `__arrow_c_stream__`
-    (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a list of such rows; an iterable or async
-    iterable of all these (`nile.streams.awaited`); a function without arguments that returns any of these; or a Source.
+    stream of a lake; folders called `column=value` on the way to files are columns (`files.folders`); an Arrow table,
+    record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with `__arrow_c_stream__` (pandas,
+    Polars, DuckDB); a dict of columns, a dict that is a row or a list of such rows; an iterable or async iterable of
+    all these (`nile.streams.awaited`); a function without arguments that returns any of these; or a Source.
     Opening reads only what tells the columns.
     Raises SourceMissing or SourceError.
     """

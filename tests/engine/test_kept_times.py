@@ -19,9 +19,9 @@ from nile.base.room import within
 from nile.base.unchanged import Kept, stamp_of
 from nile.expressions.conditions import parse_condition
 from nile.streams import manager
-from nile.streams import parquet as streams_parquet
+from nile.streams.files import parquet as streams_parquet
+from nile.streams.files.parquet import ParquetSource
 from nile.streams.manager import StreamManager, StreamSpec
-from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import SourceError, TimestampOrderError
 
 LONG_AGO = 1_500_000_000_123_456_789  # ns, when a file was changed that may be taken to stay as it is

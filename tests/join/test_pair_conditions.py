@@ -16,7 +16,7 @@ from judge import fresh_duckdb
 import nile
 from nile.operators.inputs.pair_conditions import read_pair_condition
 from nile.operators.multiway import multiway
-from nile.streams import csv
+from nile.streams.files import csv
 from nile.summaries.errors import ConfigError, ExpressionError, UnknownColumn, UnknownStream
 
 NAMES = ("a", "b", "c")

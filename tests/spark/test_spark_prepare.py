@@ -18,8 +18,8 @@ import pytest
 from nile.base.durations import MAX_DURATION
 from nile.expressions.conditions import parse_condition
 from nile.spark.ingesting.prepare import Prepared, PrepareSpec, prepare
+from nile.streams.files.parquet import ParquetSource
 from nile.streams.manager import StreamManager, StreamSpec
-from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import (
     ConfigError,
     ExpressionError,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nile.streams import csv
-from nile.streams.csv import CsvSource
+from nile.streams.files import csv
+from nile.streams.files.csv import CsvSource
 
 CHILD = """
 import sys, time
-from nile.streams import csv
+from nile.streams.files import csv
 
 read = csv._Utf8.read
 

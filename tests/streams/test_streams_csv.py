@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nile.base.raw import RawBatch
-from nile.streams import csv
-from nile.streams.csv import CsvSource, infer_types
+from nile.streams.files import csv
+from nile.streams.files.csv import CsvSource, infer_types
 from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
 
 

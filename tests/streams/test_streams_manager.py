@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nile.expressions.conditions import parse_condition
-from nile.streams import csv
 from nile.streams import manager as streams_manager
+from nile.streams.files import csv
 from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.summaries.errors import (
     ConfigError,

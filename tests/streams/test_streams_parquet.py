@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nile.streams.parquet import ParquetSource
+from nile.streams.files.parquet import ParquetSource
 from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
 
 TABLE = pa.table({"ts": pa.array([3, 1, 2], pa.timestamp("us")), "key": ["a", None, "a"], "n": [1.5, 2.5, None]})

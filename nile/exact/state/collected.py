@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.base.plain import decoded_type
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.totals.states import State, Touches
-from nile.exact.state.types import plain
 
 __all__ = ["Collected"]
 
@@ -50,7 +50,7 @@ class Collected(State):
 
     def __init__(self, asked: Any, kinds: list[Any]) -> None:
         self._asked = asked
-        self._kinds = [plain(kind) for kind in kinds]
+        self._kinds = [decoded_type(kind) for kind in kinds]
         self._rows: dict[int, list[tuple[tuple[Any, ...], int, Any, tuple[Any, ...]]]] = {}
         self._told: list[Any] = [None]
         self._next = 0
@@ -185,7 +185,7 @@ def _key(value: Any, descending: bool, nulls_last: bool) -> tuple[Any, ...]:
 
 def _plain_values(column: Any) -> list[Any]:
     """Values as Python compares them: times as numbers, one NaN."""
-    kind = plain(column.type)
+    kind = decoded_type(column.type)
     if kind != column.type:
         column = column.cast(kind)
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):

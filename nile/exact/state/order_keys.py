@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.types import plain
 from nile.exact.state.words import Encoder, from_numbers
 
 __all__ = ["OrderKeys"]
@@ -27,7 +27,7 @@ class OrderKeys:
     DERIVED: ClassVar = ("kind", "_encoder", "_ranked", "_ranks", "_floating", "_unsigned")
 
     def __init__(self, kind: Any) -> None:
-        self.kind = plain(kind)
+        self.kind = decoded_type(kind)
         self._encoder = Encoder([self.kind], exact=False)
         self._ranked: list[Any] | None = [] if 0 in self._encoder.values or self._encoder.width > 2 else None
         self._ranks: dict[Any, int] = {}

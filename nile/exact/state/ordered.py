@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.base.plain import decoded_type
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.order_keys import OrderKeys
 from nile.exact.state.rows import grown
 from nile.exact.state.totals.states import State, Touches, valid
-from nile.exact.state.types import plain
 
 __all__ = ["Ordered"]
 
@@ -35,7 +35,7 @@ class Ordered(State):
     )  # fmt: skip
 
     def __init__(self, kind: Any) -> None:
-        self._kind = plain(kind)
+        self._kind = decoded_type(kind)
         self._order = OrderKeys(kind)
         self._shares = np.zeros(0)
         self._discrete = np.zeros(0, bool)

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from nile.base.plain import decoded_type
 from nile.exact.state.arrow import pa
 
-__all__ = ["added", "common", "comparable", "numeric", "ordered", "plain"]
-
-
-def plain(kind: Any) -> Any:
-    """The type of the values: a dictionary's, or the type itself."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+__all__ = ["added", "common", "comparable", "numeric", "ordered"]
 
 
 def comparable(kind: Any) -> bool:
     """Whether values of the type can be told equal: all but nested ones, lists of plain values aside."""
-    kind = plain(kind)
+    kind = decoded_type(kind)
     return not pa.types.is_nested(kind) or (pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type))
 
 
 def numeric(kind: Any) -> bool:
     """Whole numbers, floats and truth values: what can be added without loss of meaning."""
-    types, kind = pa.types, plain(kind)
+    types, kind = pa.types, decoded_type(kind)
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))
 
 
 def ordered(kind: Any) -> bool:
     """Whether the type has a least and a greatest value."""
-    return comparable(kind) and not pa.types.is_nested(plain(kind))
+    return comparable(kind) and not pa.types.is_nested(decoded_type(kind))
 
 
 def added(kind: Any) -> bool:
     """Whether a median of two values has a meaning: numbers, dates, times and durations."""
-    kind = plain(kind)
+    kind = decoded_type(kind)
     return numeric(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
@@ -43,7 +39,7 @@ def common(a: Any, b: Any) -> Any | None:
     Whole numbers: int64; floats: double; text: large_string; bytes: large_binary; dates and times: timestamp of
     the finer unit, both with or both without a zone.
     """
-    a, b, types = plain(a), plain(b), pa.types
+    a, b, types = decoded_type(a), decoded_type(b), pa.types
     if a == b or types.is_null(b):
         return a
     if types.is_null(a):

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.exact.state.arrow import Array, in_place, pa, pc
 from nile.exact.state.lent import lent, roomy
 from nile.exact.state.numbered import Values
-from nile.exact.state.types import plain
 
 __all__ = ["Encoder"]
 
@@ -40,7 +40,7 @@ class Encoder:
         for kind in self.kinds:
             self.first.append(at)
             if _listed(kind):
-                self.values[at] = Values(plain(kind))
+                self.values[at] = Values(decoded_type(kind))
             at += 2 if pa.types.is_decimal128(kind) else 1
         self.mask = at
         self._direct = [pa.types.is_int64(kind) or pa.types.is_float64(kind) for kind in self.kinds]

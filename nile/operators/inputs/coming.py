@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.base.plain import decoded_type
+from nile.base.plain import decoded, decoded_type
 from nile.expressions.conditions import Condition
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
@@ -24,7 +24,6 @@ from nile.pyramid.grid.manager import Memory
 from nile.streams.abreast import Abreast
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager, TupleBatch
-from nile.streams.order import plain
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -162,7 +161,7 @@ class _Place:
         """Tuples have come."""
         key = batch.key if self._on is None or batch.carried is None else batch.carried.column(self._on)
         rows = np.arange(batch.ordinal, batch.ordinal + len(batch))
-        part = Loaded(self._manager.spec.name, batch.ts, pa.chunked_array([plain(key)]), Accounting(), batch.carried)
+        part = Loaded(self._manager.spec.name, batch.ts, pa.chunked_array([decoded(key)]), Accounting(), batch.carried)
         if self._where is not None:
             part = replace(part, rows=rows).selected(self._where)
         if len(part):

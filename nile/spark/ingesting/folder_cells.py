@@ -1,4 +1,4 @@
-"""Cells of columns that the names of folders give (`nile.streams.folders`), beside those that files hold."""
+"""Cells of columns that the names of folders give (`nile.streams.files.folders`), beside those that files hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from nile.expressions.spark_text import quoted
 from nile.spark.ingesting.rows import Rows
 from nile.spark.sqltypes import read_type
-from nile.streams.folders import FolderColumns
+from nile.streams.files.folders import FolderColumns
 from nile.summaries.heavy import pa
 
 __all__ = ["stored_columns", "with_folder_cells"]

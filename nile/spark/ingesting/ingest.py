@@ -35,8 +35,8 @@ from nile.spark.progress import Listener, job
 from nile.spark.session import query_settings, spark_session, would_be_empty
 from nile.spark.slices import Stretch, cut_sql, cuts_of, stretches
 from nile.spark.sqltypes import read_type, shown_sql, time_sql
-from nile.streams.csv import WRONG_FIELDS
 from nile.streams.event_ids import DUPLICATE
+from nile.streams.files.csv import WRONG_FIELDS
 from nile.summaries.errors import SparkFailed
 from nile.summaries.heavy import pa
 from nile.summaries.heavy import spark_functions as functions

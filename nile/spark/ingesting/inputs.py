@@ -23,11 +23,11 @@ from nile.spark.ingesting.folder_cells import stored_columns, with_folder_cells
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import plain_links
 from nile.spark.sqltypes import read_type
-from nile.streams.csv import INFER_ROWS, CsvSource, type_alike
-from nile.streams.files import existing_path
-from nile.streams.folders import FolderColumns, files_below
-from nile.streams.many import files_of, is_glob, ordered_as
-from nile.streams.parquet import ParquetSource
+from nile.streams.files.csv import INFER_ROWS, CsvSource, type_alike
+from nile.streams.files.folders import FolderColumns, files_below
+from nile.streams.files.many import files_of, is_glob, ordered_as
+from nile.streams.files.parquet import ParquetSource
+from nile.streams.files.paths import existing_path
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, spark_types
 

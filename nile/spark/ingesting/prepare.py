@@ -28,10 +28,10 @@ from nile.spark.ingesting.folder_cells import stored_columns, with_folder_cells
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import check_output, plain_links
 from nile.spark.sqltypes import cell_sql, key_sql, read_type, shown_sql, time_sql, value_sql
-from nile.streams.csv import WRONG_FIELDS, CsvSource
-from nile.streams.folders import FolderColumns, FolderSource
+from nile.streams.files.csv import WRONG_FIELDS, CsvSource
+from nile.streams.files.folders import FolderColumns, FolderSource
+from nile.streams.files.parquet import ParquetSource
 from nile.streams.manager import StreamManager, StreamSpec
-from nile.streams.parquet import ParquetSource
 from nile.summaries.errors import KeyTypeError
 from nile.summaries.heavy import pa, pq
 from nile.summaries.heavy import spark_functions as functions

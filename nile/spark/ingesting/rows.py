@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from nile.base.plain import decoded_type
 from nile.spark.sqltypes import read_type
-from nile.streams.csv import CsvSource
-from nile.streams.parquet import ParquetSource
+from nile.streams.files.csv import CsvSource
+from nile.streams.files.parquet import ParquetSource
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa, pq
 

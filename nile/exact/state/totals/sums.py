@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.plain import decoded_type
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
 from nile.exact.state.arrow import Array, in_place, pa
 from nile.exact.state.rows import grown
 from nile.exact.state.totals.digits import DIGITS, carried, needed, put_back, specials, widened
 from nile.exact.state.totals.states import DOUBLE, MADE, WHOLE, Linear, Touches
-from nile.exact.state.types import plain
 from nile.exact.state.words import Encoder
 from nile.summaries.errors import SumOverflow
 
@@ -32,7 +32,7 @@ class Summed(Linear):
     DERIVED: ClassVar = ("width", "_double", "_unsigned", "_encoder", "_now")
 
     def __init__(self, kind: Any) -> None:
-        kind = plain(kind)
+        kind = decoded_type(kind)
         self._double = bool(pa.types.is_floating(kind))
         self.width = 2 if self._double else 3
         self._unsigned = bool(pa.types.is_uint64(kind))

@@ -17,7 +17,7 @@ import numpy as np
 from nile.base.plain import decoded_type, plain_array, plain_schema, plain_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.unchanged import Kept, Stamp, stamp_of
-from nile.streams.files import existing_file, existing_path
+from nile.streams.files.paths import existing_file, existing_path
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, pq
 

@@ -33,7 +33,7 @@ import numpy as np
 from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.base.interrupts import INTERRUPTS
 from nile.base.raw import Malformed, RawBatch, check_columns
-from nile.streams.files import existing_file
+from nile.streams.files.paths import existing_file
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, pacsv, pc
 

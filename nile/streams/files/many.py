@@ -8,9 +8,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from nile.base.plain import decoded_schema
+from nile.base.plain import decoded, decoded_schema
 from nile.base.raw import RawBatch, check_columns
-from nile.streams.order import plain
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
@@ -75,7 +74,7 @@ class ManySource:
                 last = max(last, *map(int, raw.rows[-1:]), *(bad.row for bad in raw.malformed), 0)
                 names = raw.batch.schema.names
                 arrays = [
-                    _in(plain(array), self.schema.field(name).type)
+                    _in(decoded(array), self.schema.field(name).type)
                     for name, array in zip(names, raw.batch.columns, strict=True)
                 ]
                 batch = pa.RecordBatch.from_arrays(arrays, names=names)

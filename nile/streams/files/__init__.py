@@ -1,0 +1,1 @@
+"""Files as sources: Parquet, CSV, several of them, and what the names of their folders say."""
