@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "LiveStream"]
 
-_ROWS = 65_536
+_ROWS = 131_072
 SIGN = "_sign"
 """The column that tells rows that come (1) from rows that go (-1), in what standing queries emit."""
 

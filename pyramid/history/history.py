@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.pyramid.history.hot_rows import Rows, taken
+from nile.pyramid.history.hot_rows import Rows, alone, taken
 from nile.pyramid.history.index_store import IndexStore
 from nile.pyramid.history.keys import KeyIndex
 from nile.pyramid.history.rows_store import BATCH, RowStore
@@ -122,14 +122,14 @@ class History:
     def append(self, ts: Array, rows: pa.RecordBatch) -> None:
         """Take the next rows of the stream.  ts: int64 [n] ns, not decreasing; rows: their columns.
 
-        Dictionaries are decoded.  Arrow's buffers are kept, not copied, until a segment is sealed.  Raises
-        ConfigError for times of another form or number or for columns that are not the history's,
-        TimestampOrderError for a time before one already here; then nothing is taken.
+        Dictionaries are decoded.  Arrow's buffers of long batches are kept, those of short ones copied when there are
+        some of these.  Raises ConfigError for times of another form or number or for columns that are not the
+        history's, TimestampOrderError for a time before one already here; then nothing is taken.
         Cost: one hash a distinct value of a batch and indexed column, some 50 ns per row; every `segment` rows
         a counting sort.
         """
         with self._changing:
-            batch = self._checked(ts, rows)
+            batch = alone(self._checked(ts, rows))
             done = 0
             while done < ts.shape[0]:
                 n = min(ts.shape[0] - done, self._segment - self.tuples % self._segment)

@@ -10,14 +10,16 @@ import numpy as np
 
 from nile.summaries.heavy import pa
 
-__all__ = ["HotRows", "Rows", "Tail"]
+__all__ = ["HotRows", "Rows", "Tail", "alone"]
 
 Array = np.ndarray[Any, Any]
 
 PIECE = 4_096
 """Small batches are put together until they are so many rows."""
 _LONG = 16_384
-"""Rows of pieces that are put together no more before all are: each time they are copied."""
+"""Rows of pieces that are put together no more: each time they are copied, into memory that is new."""
+_LITTLE = 65_536
+"""Bytes beyond a batch's own that do not matter."""
 
 
 class Rows(ABC):
@@ -82,7 +84,7 @@ class HotRows(Rows):
 
     @property
     def nbytes(self) -> int:
-        return int(self.ts.nbytes) + int(self.batch.get_total_buffer_size())
+        return int(self.ts.nbytes) + int(self.batch.nbytes)
 
     @property
     def stored_bytes(self) -> int:
@@ -118,13 +120,20 @@ def taken(batch: pa.RecordBatch, rows: Array) -> pa.RecordBatch:
     return batch.take(pa.array(rows, pa.int64()))
 
 
+def alone(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch in memory of which it holds little else: a slice would keep all of what it was cut from."""
+    if batch.num_rows < PIECE or batch.get_total_buffer_size() <= batch.nbytes + batch.nbytes // 8 + _LITTLE:
+        return batch
+    return together(batch.schema, [batch, batch.slice(0, 0)])
+
+
 def together(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of the rows of many, in memory of its own."""
     if len(batches) == 1:
         batch = batches[0]
-        if batch.get_total_buffer_size() <= 2 * batch.nbytes + 65_536:
+        if batch.get_total_buffer_size() <= 2 * batch.nbytes + _LITTLE:
             return batch
-        batches = [batch, batch.slice(0, 0)]  # a slice would keep all of what it was cut from
+        batches = [batch, batch.slice(0, 0)]
     columns = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -147,7 +156,9 @@ class Tail:
         return waiting + sum(piece.nbytes for piece in self._pieces)
 
     def append(self, ts: Array, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Take the next rows, of a batch that stands `alone`."""
+        if ts.shape[0] >= PIECE:
+            self._flush()
         self._waiting.append((ts, batch))
         self._waiting_rows += ts.shape[0]
         self.tuples += ts.shape[0]
@@ -159,19 +170,25 @@ class Tail:
         self._flush()
         return list(self._pieces)
 
-    def whole(self) -> HotRows:
-        """All rows as one part."""
+    def sealed(self) -> list[HotRows]:
+        """All rows, as parts that stay as they are: long ones where they lie, shorter neighbours as one."""
         self._flush()
-        if len(self._pieces) > 1:
-            self._pieces = [self._joined(self._pieces)]
-        return self._pieces[0]
+        runs: list[list[HotRows]] = []
+        for piece in self._pieces:
+            if runs and piece.tuples < _LONG and runs[-1][-1].tuples < _LONG:
+                runs[-1].append(piece)
+            else:
+                runs.append([piece])
+        return [self._joined(run) for run in runs]
 
     def _flush(self) -> None:
         if not self._waiting:
             return
         first = self.first + self.tuples - self._waiting_rows
         ts = np.concatenate([ts for ts, _ in self._waiting])
-        piece = HotRows(first, ts, together(self._schema, [batch for _, batch in self._waiting]))
+        batches = [batch for _, batch in self._waiting]
+        lies = len(batches) == 1 and self._waiting_rows >= PIECE
+        piece = HotRows(first, ts, batches[0] if lies else together(self._schema, batches))
         at = len(self._pieces)
         size = piece.tuples
         while at and self._pieces[at - 1].tuples <= min(2 * size, _LONG - size):

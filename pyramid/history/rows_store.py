@@ -96,10 +96,10 @@ class RowStore:
         self.last_ts = int(ts[-1])
 
     def roll(self) -> None:
-        """What is in memory so far changes no more: later rows begin a new part."""
+        """What is in memory so far changes no more: later rows begin new parts."""
         with self._moving:
             if self._tail.tuples:
-                self._hot.append(self._tail.whole())
+                self._hot += self._tail.sealed()
                 self._tail = Tail(self.schema, self.tuples)
 
     def write_ahead(self, directory: StoreDirectory) -> None:

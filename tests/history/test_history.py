@@ -341,3 +341,38 @@ def test_a_reader_who_is_interrupted_anywhere_loses_no_rows_and_doubles_none() -
         with contextlib.suppress(KeyboardInterrupt):
             at_place(tail.parts, at, stopped)
         assert told(tail) == rows
+
+
+def _of(numbers: np.ndarray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(numbers)], names=["n"])
+
+
+def test_long_batches_stay_where_they_lie_when_a_segment_ends_and_short_ones_are_put_together() -> None:
+    history = History("a", pa.schema([("n", pa.int64())]), segment=131_072)
+    whole, at = np.arange(140_000), 0
+    places = []
+    for n in (20_000, 100, 30_000, 5_000, 5_100, 70_000, 9_800):
+        batch = _of(whole[at : at + n])
+        places.append(batch.column(0).buffers()[1].address)
+        history.append(whole[at : at + n], batch)
+        at += n
+    parts = history._rows.parts().found
+    assert [part.tuples for part, _, _ in parts] == [20_000, 100, 30_000, 10_100, 70_000, 872, 8_928]
+    lies = [part.batch.column(0).buffers()[1].address for part, _, _ in parts]
+    assert [lies[k] for k in (0, 2, 4)] == [places[k] for k in (0, 2, 5)]
+    assert [ts.tolist() for ts, _ in history.batches()] == [each.column(0).to_pylist() for _, each in history.batches()]
+    assert np.concatenate([ts for ts, _ in history.batches()]).tolist() == whole.tolist()
+    assert 0 <= history._rows.nbytes - 16 * whole.shape[0] < 1_000
+
+
+@pytest.mark.parametrize("n", [1_000, 20_000])
+def test_a_slice_of_much_more_is_copied_and_what_is_cut_here_is_not(n: int) -> None:
+    history = History("a", pa.schema([("n", pa.int64())]), segment=131_072)
+    much = _of(np.arange(1_000_000))
+    history.append(np.arange(n), much.slice(5_000, n))
+    history.append(np.arange(n, n + 150_000), own := _of(np.arange(n, n + 150_000)))
+    at = own.column(0).buffers()[1].address
+    (first, _, _), *others = history._rows.parts().found
+    assert first.batch.get_total_buffer_size() < 8 * n + 1_000
+    assert [part.batch.column(0).buffers()[1].address for part, _, _ in others] == [at, at]
+    assert sum(part.tuples for part, _, _ in others) == 150_000
