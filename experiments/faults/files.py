@@ -26,6 +26,7 @@ from nile.pyramid.grid.manager import SummaryManager
 from nile.pyramid.grid.manager_state import manager_bytes, read_manager
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.history.history import History
+from nile.pyramid.history.key_pages import Keys
 from nile.summaries.catalogue import CATALOGUE, make_summary, read_summary
 from nile.summaries.envelope import unpack
 from nile.summaries.errors import NileError
@@ -156,7 +157,7 @@ def _use_history(root: Path) -> None:
                 heavy = index.heavy
                 places = np.arange(heavy.hashes.shape[0])
                 index.ordinals_at(heavy.begins[places].astype(np.int64))
-                heavy.same(places, heavy.values(places[::-1]))
+                heavy.same(places, Keys(heavy.values(places[::-1])), places)
         ts, rows = _history_rows(3_000, 3_300)
         history.append(ts, rows)
         history.settle()

@@ -2,7 +2,7 @@
 
 A segment goes to `lake/<stream>/day=.../` in files of `nile.pyramid.lake.part`: at most `PART_ROWS` rows of one time
 range each, clustered by the bucket of the key column, `_ordinal` and `_ts` beside the user's columns.  The store
-keeps a file of pages for it: the digests of those files, the sketch, and the entries and tuples of every cell, so
+keeps a file of pages for it: the digests of those files, that of its keys, and the entries and tuples of every cell, so
 that `upper`, `estimate` and `cell_tuples` cost what they cost in the warm tier.  Reading a cell reads the row groups
 it lies in. Cold segments are never rewritten.  Source: DESIGN section 2, Key directory and tuple lists.
 """
@@ -19,10 +19,11 @@ from urllib.parse import quote
 import numpy as np
 
 from nile.pyramid.history.hot_rows import together
+from nile.pyramid.history.key_digest import Digesting, KeyDigest, StoredSummary
 from nile.pyramid.history.keys import KeyIndex
 from nile.pyramid.history.pages import PageFile, PageWriter, blocks
 from nile.pyramid.history.warm_index import bounds_of
-from nile.pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
+from nile.pyramid.lake.key_sketch import IndexSketch
 from nile.pyramid.lake.layout import DAY, range_name
 from nile.pyramid.lake.part import Part, PartFile, pack_parts, unpack_parts, write_part
 from nile.summaries.errors import ConfigError, EnvelopeError, KeyTypeError, StoreCorrupt
@@ -132,16 +133,29 @@ def _description(schema: pa.Schema, index: KeyIndex, parts: Sequence[Part]) -> I
     writer = PageWriter()
     yield writer.start()
     yield from writer.page(json.dumps(listed, separators=(",", ":")).encode("ascii"))
-    yield from writer.page(index.sketch.codes)
+    digest = _digest(index)
+    told, levels = digest.told(writer.pages)
+    yield from writer.page(digest.page())
     counts = np.diff(index.entry_edges)
     params = {
         "column": index.column, "schema": schema_to_json(schema), "first": index.first, "tuples": index.tuples,
-        "since": index.since, "until": index.until, "buckets": index.buckets, "cells": index.sketch.cells,
-        "keys": int(counts.sum()), "keyed": index.keyed,
+        "since": index.since, "until": index.until, "buckets": index.buckets,
+        "keys": int(counts.sum()), "keyed": index.keyed, **told,
     }  # fmt: skip
     weights = np.concatenate([np.zeros(1, np.int64), np.cumsum(index.cell_tuples())])
     arrays = {f"part.{name}": array for name, array in arrays.items()}
-    yield writer.finish(KIND, params, {**arrays, "edges": index.entry_edges, "weights": weights})
+    yield writer.finish(KIND, params, {**arrays, **levels, "edges": index.entry_edges, "weights": weights})
+
+
+def _digest(index: KeyIndex) -> KeyDigest:
+    """The digest of an index, made where its file is of before there was one."""
+    if isinstance(index.summary, KeyDigest):
+        return index.summary
+    digesting = Digesting(index.keys)
+    for bucket in range(index.buckets):
+        part = index.part(bucket, bucket + 1, index.buckets)
+        digesting.add(part.hashes, np.diff(part.starts))
+    return digesting.digest()
 
 
 class ColdSegment:
@@ -169,9 +183,9 @@ class ColdSegment:
             self.keyed = footer.integer("keyed", 0, self.tuples)
             self.keys = footer.integer("keys", 0, self.keyed)
             self.buckets = footer.integer("buckets", 1, 1 << BITS)
-            self.cells = footer.integer("cells", 1, MOST_CELLS)
-            if self.buckets & (self.buckets - 1) or self.cells & (self.cells - 1):
-                footer.refuse("buckets and cells as powers of two", f"{self.buckets} and {self.cells}")
+            if self.buckets & (self.buckets - 1):
+                footer.refuse("buckets as a power of two", f"{self.buckets}")
+            self._summary = StoredSummary(self.pages, self.keys, 1)
             self.edges = bounds_of(footer, "edges", self.buckets, self.keys)
             self.weights = bounds_of(footer, "weights", self.buckets, self.keyed)
         except EnvelopeError as error:
@@ -204,10 +218,9 @@ class ColdSegment:
         """Bytes of Parquet, and of the file in the store."""
         return self.file.length + sum(part.bytes for part in self.parts)
 
-    def sketch(self) -> IndexSketch:
-        """The sketch of its keys."""
-        codes = self.pages.numbers(1, "|u1", ROWS * self.cells)
-        return IndexSketch(codes.reshape(ROWS, self.cells))
+    def summary(self) -> KeyDigest | IndexSketch:
+        """What it tells of its keys before any is read."""
+        return self._summary.read()
 
     def part(self, number: int) -> PartFile:
         """A Parquet file, open.  Raises StoreCorrupt."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from nile.pyramid.history.cold import BITS, ColdSegment
 from nile.pyramid.history.hot_rows import Rows, select
+from nile.pyramid.history.key_digest import KeyDigest
 from nile.pyramid.history.keys import Cell, Found, KeyIndex, Part
 from nile.pyramid.history.opened import OpenIndex
 from nile.pyramid.lake.key_sketch import IndexSketch
@@ -38,7 +39,7 @@ class _Loaded(NamedTuple):
 class ColdIndex(KeyIndex):
     """A key index whose cells are in the lake.  Entries and places are numbered as they were in the warm tier.
 
-    Memory: the sketch is mapped; the last cells read are kept, up to half a million tuples.
+    Memory: the digest is mapped; the last cells read are kept, up to half a million tuples.
     """
 
     tier = "cold"
@@ -47,17 +48,17 @@ class ColdIndex(KeyIndex):
         s = self.segment = segment
         super().__init__(s.column, s.first, s.tuples, s.since, s.until, s.buckets, s.keyed, s.keys)
         self._hasher = hasher
-        self._sketch: IndexSketch | None = None
+        self._summary: KeyDigest | IndexSketch | None = None
         self._cells: dict[int, _Loaded] = {}
         self._kept = 0
         self._keeping = threading.Lock()
         self._read_bytes = 0
 
     @property
-    def sketch(self) -> IndexSketch:
-        if self._sketch is None:
-            self._sketch = self.segment.sketch()
-        return self._sketch
+    def summary(self) -> KeyDigest | IndexSketch:
+        if self._summary is None:
+            self._summary = self.segment.summary()
+        return self._summary
 
     @property
     def entry_edges(self) -> Array:

@@ -1,8 +1,8 @@
 """The heaviest keys of a key index: a small directory of those that most matches are with.
 
-A sketch takes 6 to 12 bytes per key and a directory 12 with its key, and what is read of either is checked first;
-this list takes two bytes per key and its key's own for one in eight, and tells without them how many tuples those
-have, where, and a certain bound for all others.  So a query that wants the most matches first needs little else.
+A digest takes two bytes per key and tells about how many tuples each has; a directory takes 12 and the key.  This list
+takes two bytes per key and its key's own for one in eight, and tells without them how many tuples those have, where,
+and a certain bound for all others.  So a query that wants the most matches first needs little else.
 Source: promising tuples, section 3.2 (several granularities of one cell).
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from nile.pyramid.history.key_pages import is_text, text_parts
-from nile.summaries.heavy import pa, pc
+from nile.pyramid.history.key_pages import Keys, is_text, text_parts
+from nile.summaries.heavy import pa
 
-__all__ = ["Heaviest", "HeavyKeys", "same_keys"]
+__all__ = ["Heaviest", "HeavyKeys"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,26 +52,17 @@ class HeavyKeys:
         return int(self.counts.sum(dtype=np.int64))
 
     @cached_property
-    def keys(self) -> pa.Array:
-        """The keys, Arrow [h].  Read when first asked for."""
-        return self.read_keys()
+    def keys(self) -> Keys:
+        """The keys, [h].  Read when first asked for."""
+        return Keys(self.read_keys())
 
     def values(self, places: Array) -> pa.Array:
         """The keys at places (int64 [n], any order): Arrow [n]."""
-        return self.keys.take(pa.array(places, pa.int64()))
+        return self.keys.values.take(pa.array(places, pa.int64()))
 
-    def same(self, places: Array, keys: pa.Array) -> Array:
-        """Whether each place (int64 [n]) has the key keys[i] (Arrow [n], of the column's type): bool [n], by value."""
-        return same_keys(self.values(places), keys)
-
-
-def same_keys(own: pa.Array, keys: pa.Array) -> Array:
-    """Whether own[i] is keys[i], Arrow [n] of one type: bool [n].  There is one NaN, equal to itself."""
-    equal = pc.equal(own, keys)
-    if pa.types.is_floating(own.type) and pa.types.is_floating(keys.type):
-        equal = pc.or_(equal, pc.and_(pc.is_nan(own), pc.is_nan(keys)))
-    out: Array = equal.to_numpy(zero_copy_only=False)
-    return out
+    def same(self, places: Array, keys: Keys, which: Array) -> Array:
+        """Whether each place (int64 [n]) has the key which[i] (int64 [n]) of keys of its type: bool [n], by value."""
+        return self.keys.same(places, keys, which)
 
 
 class Heaviest:

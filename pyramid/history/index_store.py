@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.pyramid.history.cold_index import ColdIndex
+from nile.pyramid.history.key_digest import distinct
 from nile.pyramid.history.keys import HotIndex, KeyIndex
 from nile.pyramid.history.merge import distinct_hashes, merge_hot, merged_parts
 from nile.pyramid.history.opened import OpenIndex
@@ -15,7 +16,6 @@ from nile.pyramid.history.pages import blocks
 from nile.pyramid.history.rows_store import forget
 from nile.pyramid.history.warm_index import WarmIndex
 from nile.pyramid.history.zone_file import zone_file
-from nile.pyramid.lake.key_sketch import cells_for
 from nile.summaries.errors import StoreCorrupt
 from nile.summaries.hashing import KeyHasher
 from nile.summaries.heavy import pa
@@ -151,17 +151,15 @@ class IndexStore:
     def _written(self, directory: StoreDirectory, index: HotIndex) -> StoredFile:
         file = self._files.get(index.first)
         if file is None:
-            part = index.part(0, 1, 1)
-            parts = zone_file(
-                self.column, self.kind, index.first, index.tuples, index.since, index.until, [part], index.sketch.cells
-            )
+            part, keys = index.part(0, 1, 1), distinct(index.hashes)
+            parts = zone_file(self.column, self.kind, index.first, index.tuples, index.since, index.until, [part], keys)
             file = self._files[index.first] = directory.stage(ROLE, blocks(parts))
         return file
 
     def _merge_to_file(self, directory: StoreDirectory, children: Sequence[KeyIndex]) -> WarmIndex:
         first, last = children[0], children[-1]
-        cells = cells_for(distinct_hashes(children))
+        keys = distinct_hashes(children)
         parts = merged_parts(children)
         tuples = last.end - first.first
-        pieces = zone_file(self.column, self.kind, first.first, tuples, first.since, last.until, parts, cells)
+        pieces = zone_file(self.column, self.kind, first.first, tuples, first.since, last.until, parts, keys)
         return WarmIndex(directory, directory.stage(ROLE, blocks(pieces)))

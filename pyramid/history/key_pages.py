@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import pa, pc
+from nile.summaries.lazy import lazy
 
-__all__ = ["is_text", "text_page", "text_parts", "unpacked_text"]
+if TYPE_CHECKING:
+    from nile.pyramid.history import key_kernels
+else:
+    key_kernels = lazy("nile.pyramid.history.key_kernels")
+
+__all__ = ["Keys", "is_text", "text_page", "text_parts", "unpacked_text"]
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +26,32 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(
         types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
     )
+
+
+class Keys:
+    """Keys to compare others with: Arrow [n], no nulls."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+
+    @cached_property
+    def text(self) -> tuple[Array, Array] | None:
+        """Their `text_parts`, made once; None: they are no text."""
+        return text_parts(self.values) if is_text(self.values.type) else None
+
+    def same(self, at: Array, others: Keys, which: Array) -> Array:
+        """Whether key at[i] is the key which[i] of others, of one type: bool [n], by value.  There is one NaN, equal
+        to itself; text is not copied."""
+        if self.text is not None and others.text is not None:
+            out = np.empty(at.shape[0], np.bool_)
+            key_kernels.same_text(*self.text, at, *others.text, which, out)
+            return out
+        own, keys = self.values.take(pa.array(at)), others.values.take(pa.array(which))
+        equal = pc.equal(own, keys)
+        if pa.types.is_floating(own.type) and pa.types.is_floating(keys.type):
+            equal = pc.or_(equal, pc.and_(pc.is_nan(own), pc.is_nan(keys)))
+        found: Array = equal.to_numpy(zero_copy_only=False)
+        return found
 
 
 def text_parts(column: pa.Array) -> tuple[Array, Array]:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nile.pyramid.history.heavy import HeavyKeys, same_keys
-from nile.pyramid.lake.key_sketch import IndexSketch, cells_for
+from nile.pyramid.history.heavy import HeavyKeys
+from nile.pyramid.history.key_digest import KeyDigest, edges_of
+from nile.pyramid.history.key_pages import Keys
+from nile.pyramid.lake.key_sketch import IndexSketch
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -165,20 +167,20 @@ class KeyIndex(ABC):
         return READING[self.tier]
 
     def bounds(self, hashes: Array) -> tuple[Array, Array]:
-        """(estimate, upper) of the tuples of each key (uint64 [n]) here: int64 [n] each.  From the sketch alone.
+        """(estimate, upper) of the tuples of each key (uint64 [n]) here: int64 [n] each.  From the summary alone.
 
         upper: at most so many, for certain; 0 rules the key's cell out.  estimate: about so many, 0 to `upper`.
-        Cost: six reads a key at most.
+        Cost: two reads a key.
         """
-        return self.sketch.bounds(hashes)
+        return self.summary.bounds(hashes)
 
     @property
     @abstractmethod
-    def sketch(self) -> IndexSketch:
-        """The sketch over all keys."""
+    def summary(self) -> KeyDigest | IndexSketch:
+        """What it tells of all keys: a digest; of files of before version 3 a sketch."""
 
     @property
-    def sketch_at_hand(self) -> bool:
+    def summary_at_hand(self) -> bool:
         """Whether nothing has to be read for `bounds` any more."""
         return False
 
@@ -189,11 +191,11 @@ class KeyIndex(ABC):
 
     @property
     def lists_heavy(self) -> bool:
-        """Whether it has a list of its heaviest keys, which is read in less than the sketch is."""
+        """Whether it has a list of its heaviest keys, which tells exactly what a summary bounds."""
         return False
 
     def want(self, *, heavy: bool) -> None:  # noqa: B027
-        """Have the disk bring the list of heavy keys, else the sketch, where that is to be read: it comes meanwhile."""
+        """Have the disk bring the list of heavy keys, else the summary, where it is to be read: it comes meanwhile."""
 
     def want_keys(self, hashes: Array) -> None:  # noqa: B027
         """Have the disk bring what `look_up` of these hashes (uint64 [n]) and `same` read; it comes meanwhile."""
@@ -201,7 +203,7 @@ class KeyIndex(ABC):
     @property
     def heavy(self) -> HeavyKeys:
         """That list.  Raises LookupError where there is none."""
-        raise LookupError(f"{self!r}: needed an index that lists its heaviest keys; got one without; use its sketch")
+        raise LookupError(f"{self!r}: needed an index that lists its heaviest keys; got one without; use its summary")
 
     @property
     @abstractmethod
@@ -254,10 +256,10 @@ class KeyIndex(ABC):
     def values(self, entries: Array) -> pa.Array:
         """The keys of entries (int64 [n], any order): Arrow [n], of the column's type, dictionaries decoded."""
 
-    def same(self, entries: Array, keys: pa.Array) -> Array:
-        """Whether each entry (int64 [n], as `look_up` gave it) has the key keys[i] (Arrow [n], of the column's type):
-        bool [n].  Compares values, not hashes; of text without copying them."""
-        return same_keys(self.values(entries), keys)
+    def same(self, entries: Array, keys: Keys, which: Array) -> Array:
+        """Whether each entry (int64 [n], as `look_up` gave it) has the key which[i] (int64 [n]) of keys of the column's
+        type: bool [n].  Compares values, not hashes; of text, in memory and in files, without copying them."""
+        return Keys(self.values(entries)).same(np.arange(entries.shape[0]), keys, which)
 
     @abstractmethod
     def part(self, low: int, high: int, buckets: int) -> Part:
@@ -282,7 +284,7 @@ class Part(NamedTuple):
 
 
 class HotIndex(KeyIndex):
-    """A key index in memory: about 4 bytes per row, 16 and the key's value an entry, and the sketch."""
+    """A key index in memory: about 4 bytes per row, 16 and the key's value an entry, and the digest."""
 
     tier = "hot"
 
@@ -298,7 +300,6 @@ class HotIndex(KeyIndex):
         starts: Array,
         rows: Array,
         keys: pa.Array,
-        sketch: IndexSketch | None = None,
     ) -> None:
         """hashes: uint64 [k], ascending; starts: int64 [k + 1]; rows: uint32 [starts[k]]; keys: Arrow [k]."""
         super().__init__(column, first, tuples, since, until, buckets_for(tuples), rows.shape[0], hashes.shape[0])
@@ -306,21 +307,22 @@ class HotIndex(KeyIndex):
         self.starts = starts
         self.rows = rows
         self.entry_values = keys
-        self._sketch = sketch or IndexSketch.of(hashes, np.diff(starts), cells_for(distinct(hashes)))
+        self._keys = Keys(keys)
+        self._summary = KeyDigest.of(hashes, np.diff(starts))
         self._edges = edges_of(hashes, self.buckets)
 
     @property
-    def sketch(self) -> IndexSketch:
-        return self._sketch
+    def summary(self) -> KeyDigest:
+        return self._summary
 
     @property
-    def sketch_at_hand(self) -> bool:
+    def summary_at_hand(self) -> bool:
         return True
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.hashes, self.starts, self.rows, self._edges, self._sketch.codes)
-        return sum(int(array.nbytes) for array in arrays) + int(self.entry_values.nbytes)
+        arrays = (self.hashes, self.starts, self.rows, self._edges)
+        return sum(int(array.nbytes) for array in arrays) + int(self.entry_values.nbytes) + self._summary.nbytes
 
     @property
     def stored_bytes(self) -> int:
@@ -357,6 +359,9 @@ class HotIndex(KeyIndex):
     def values(self, entries: Array) -> pa.Array:
         return self.entry_values.take(pa.array(entries, pa.int64()))
 
+    def same(self, entries: Array, keys: Keys, which: Array) -> Array:
+        return self._keys.same(entries, keys, which)
+
     def within(self, begin: int, end: int) -> Within | None:
         """The keys of rows begin..end-1 (ordinals, all of this index); None where they are read sooner.  O(keys +
         tuples from `begin` on)."""
@@ -380,18 +385,3 @@ class HotIndex(KeyIndex):
             lambda: self.rows[place : int(self.starts[end])],
             lambda: self.entry_values.slice(begin, end - begin),
         )
-
-
-def distinct(ascending: Array) -> int:
-    """How many different hashes there are among ascending ones (uint64 [k])."""
-    return int(np.count_nonzero(ascending[1:] != ascending[:-1])) + int(ascending.shape[0] > 0)
-
-
-def edges_of(hashes: Array, buckets: int) -> Array:
-    """How many of the ascending hashes (uint64 [k]) lie before each bucket: int64 [buckets + 1]."""
-    edges = np.empty(buckets + 1, np.int64)
-    edges[0], edges[-1] = 0, hashes.shape[0]
-    if buckets > 1:
-        lowest = np.arange(1, buckets, dtype=np.uint64) << np.uint64(65 - buckets.bit_length())
-        edges[1:-1] = np.searchsorted(hashes, lowest, side="left")
-    return edges

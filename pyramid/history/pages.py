@@ -7,7 +7,8 @@ So a file is written in one pass, page by page, and every byte read is covered b
 checked when the file is opened, and a page's, checked before its first use.  A page is never parsed before.
 A page's checksum is MurmurHash3 x64-128: as no step of it forgets anything, damage within 16 bytes that lie together
 always shows, other damage but for 1 in 2**128, at a seventh of the time of the BLAKE2b-256 of version 1.  Neither is
-proof against who writes files: a checksum without a secret can be written anew with the page.
+proof against who writes files: a checksum without a secret can be written anew with the page.  From version 3 on key
+indices have digests in place of sketches (`key_digest`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["PageFile", "PageWriter", "blocks", "packed_batch", "unpacked_batch"]
 Array = np.ndarray[Any, Any]
 
 MAGIC = b"\x89NILEPG\n"
-VERSION = 2
+VERSION = 3
 _END = b"\nNILEPG\x89"
 _START = struct.Struct("<8sII")
 _FINISH = struct.Struct("<Q8s")
@@ -71,7 +72,7 @@ def _murmur(piece: memoryview) -> bytes:
 
 
 _SUMS: Mapping[int, tuple[str, int, Callable[[memoryview], bytes]]] = MappingProxyType(
-    {1: ("page.digest", 32, _blake2b), 2: ("page.sum", 16, _murmur)}
+    {1: ("page.digest", 32, _blake2b), 2: ("page.sum", 16, _murmur), 3: ("page.sum", 16, _murmur)}
 )
 """By version: the footer's array with the checksums of pages, the bytes of one, what makes it."""
 
@@ -187,9 +188,19 @@ class PageFile:
             self._wanted = begin, end
 
     def want(self, pages: Array) -> None:
-        """Have the disk bring pages (int64 [n], known to exist) that were not read yet, all at once."""
+        """Have the disk bring pages (int64 [n], known to exist) that were not read yet, all at once.
+
+        Ascending ones that lie back to back are one request.
+        """
+        begin = end = -1
         for at, n, _ in self._table[pages[~self._checked[pages]]].tolist():
-            self._want(at, at + n)
+            if not 0 <= at - end < 8:
+                if end > begin:
+                    self._want(begin, end)
+                begin = at
+            end = at + n
+        if end > begin:
+            self._want(begin, end)
 
     def corrupt(self, part: str, needed: str, came: str) -> NoReturn:
         """Raise StoreCorrupt for a part of this file."""

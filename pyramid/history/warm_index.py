@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.pyramid.history.heavy import HeavyKeys
-from nile.pyramid.history.key_pages import is_text, text_parts, unpacked_text
+from nile.pyramid.history.key_digest import KeyDigest, StoredSummary
+from nile.pyramid.history.key_pages import Keys, is_text, unpacked_text
 from nile.pyramid.history.keys import Cell, Found, KeyIndex, Part
 from nile.pyramid.history.pages import PageFile
 from nile.pyramid.history.zone_file import ENTRIES, KIND, PLACES
-from nile.pyramid.lake.key_sketch import MOST_CELLS, ROWS, IndexSketch
+from nile.pyramid.lake.key_sketch import IndexSketch
 from nile.summaries.errors import EnvelopeError, StoreCorrupt
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -55,12 +56,10 @@ class WarmIndex(KeyIndex):
             keyed = footer.integer("keyed", 0, tuples)
             keys = footer.integer("keys", 0, keyed)
             buckets = footer.integer("buckets", 1, 1 << 20)
-            cells = footer.integer("cells", 1, MOST_CELLS)
             since, until = (footer.integer(name, -_FAR - 1, _FAR) for name in ("since", "until"))
-            if buckets & (buckets - 1) or cells & (cells - 1):
-                footer.refuse("buckets and cells as powers of two", f"{buckets} and {cells}")
-            self._counters = footer.integer("counters", 0, pages.pages)
-            self._cells = cells
+            if buckets & (buckets - 1):
+                footer.refuse("buckets as a power of two", f"{buckets}")
+            self._stored = StoredSummary(pages, keys, "counters")
             self._listed = 0
             if "heavy" in footer.params:  # files of before it was there have none
                 self._heavy_page = footer.integer("heavy", 0, pages.pages - 2)
@@ -92,19 +91,18 @@ class WarmIndex(KeyIndex):
         self._words = np.frombuffer(pages.data[:whole], "<u8")
         self._halves = np.frombuffer(pages.data[:whole], "<u4")
         self._bytes = np.frombuffer(pages.data, np.uint8)
-        self._sketch: IndexSketch | None = None
+        self._summary: KeyDigest | IndexSketch | None = None
         self._heavy: HeavyKeys | None = None
 
     @property
-    def sketch(self) -> IndexSketch:
-        if self._sketch is None:
-            codes = self._pages.numbers(self._counters, "|u1", ROWS * self._cells)
-            self._sketch = IndexSketch(codes.reshape(ROWS, self._cells))
-        return self._sketch
+    def summary(self) -> KeyDigest | IndexSketch:
+        if self._summary is None:
+            self._summary = self._stored.read()
+        return self._summary
 
     @property
-    def sketch_at_hand(self) -> bool:
-        return self._sketch is not None
+    def summary_at_hand(self) -> bool:
+        return self._summary is not None
 
     @property
     def heavy_at_hand(self) -> bool:
@@ -115,7 +113,7 @@ class WarmIndex(KeyIndex):
         return self._listed > 0
 
     def want(self, *, heavy: bool) -> None:
-        pages = [self._heavy_page, self._heavy_page + 1] if heavy else [self._counters]
+        pages = [self._heavy_page, self._heavy_page + 1] if heavy else [self._stored.page]
         self._pages.want(np.array(pages))
 
     @property
@@ -182,7 +180,7 @@ class WarmIndex(KeyIndex):
     def want_keys(self, hashes: Array) -> None:
         if self.keys and hashes.shape[0]:
             pages = self._pages_of(hashes)
-            self._pages.want(np.concatenate([self._directory[pages], self._values[pages]]))
+            self._pages.want(np.sort(np.concatenate([self._directory[pages], self._values[pages]])))
 
     def _pages_of(self, hashes: Array) -> Array:
         """The pages of the directory in which entries of hashes (uint64 [n], n > 0) would begin: int64, ascending."""
@@ -280,15 +278,15 @@ class WarmIndex(KeyIndex):
         at = base[where] + entries - pages * ENTRIES
         return pa.concat_arrays(parts).take(pa.array(at))
 
-    def same(self, entries: Array, keys: pa.Array) -> Array:
-        if not is_text(self._schema.field(0).type) or not is_text(keys.type):
-            return super().same(entries, keys)
+    def same(self, entries: Array, keys: Keys, which: Array) -> Array:
+        if not is_text(self._schema.field(0).type) or keys.text is None:
+            return super().same(entries, keys, which)
         pages = entries // ENTRIES
         self._pages.check(self._values[pages[np.flatnonzero(np.diff(pages, prepend=-1))]])
         out = np.empty(entries.shape[0], np.bool_)
         at, size = self._pages.extent(self._values)
-        if not key_kernels.same_text(
-            self._halves, self._bytes, at, size, ENTRIES, self.keys, entries, *text_parts(keys), out
+        if not key_kernels.same_paged_text(
+            self._halves, self._bytes, at, size, ENTRIES, self.keys, entries, *keys.text, which, out
         ):
             self._pages.corrupt("values", "keys inside their page", "one beyond it")
         return out

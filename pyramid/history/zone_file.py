@@ -7,7 +7,8 @@ however they were put together:
     values      the keys of the same 256 entries: of text where each begins (uint32 [m + 1]) and the bytes, of other
                 types an Arrow IPC message
     rows        1,024 places of the list of rows (uint32, counted from the index's first row), ascending in an entry
-    sketch      the counters of the index (uint8 [rows, cells], codes of levels)
+    digest      what is read of an index first (`key_digest`): where the keys of each span begin (uint32), then of each
+                key 11 bits of its hash and a level of 5 (uint16)
     heavy       where there are many keys, the heaviest: hashes (uint64 [h], strictly ascending), where the rows of each
                 begin and how many there are (uint32 [h] each); the page after it: their keys, as in a page of values
 The footer has the sizes, the entries and the rows before each bucket, and which page is which.
@@ -21,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from nile.pyramid.history.heavy import Heaviest
+from nile.pyramid.history.key_digest import Digesting, edges_of
 from nile.pyramid.history.key_pages import is_text, text_page
-from nile.pyramid.history.keys import Part, buckets_for, edges_of
+from nile.pyramid.history.keys import Part, buckets_for
 from nile.pyramid.history.pages import PageWriter, packed_batch
-from nile.pyramid.lake.key_sketch import Counting
 from nile.summaries.heavy import pa
 from nile.summaries.schemas import schema_to_json
 
@@ -40,17 +41,24 @@ PLACES = 1_024
 
 
 def zone_file(
-    column: str, kind: pa.DataType, first: int, tuples: int, since: int, until: int, parts: Iterable[Part], cells: int
+    column: str,
+    kind: pa.DataType,
+    first: int,
+    tuples: int,
+    since: int,
+    until: int,
+    parts: Iterable[Part],
+    about: int,
 ) -> Iterator[Any]:
     """The bytes of the index of rows first..first + tuples - 1 in `column`, as pieces to write.
 
-    parts: all its entries, ascending by hash, all of a hash in one; cells: the width of its sketch.  Memory: the
-    sketch, one part, some 65,536 of its heaviest keys, and some 70 bytes per page.
+    parts: all its entries, ascending by hash, all of a hash in one; about: how many distinct hashes they have.
+    Memory: 3 bytes a key, one part, some 65,536 of its heaviest keys, and some 70 bytes per page.
     """
     writer = PageWriter()
     yield writer.start()
     schema = pa.schema([pa.field("key", kind)])
-    counting, heaviest = Counting(cells), Heaviest(kind)
+    digesting, heaviest = Digesting(about), Heaviest(kind)
     pages: dict[str, list[int]] = {"directory": [], "values": [], "rows": []}
     page_first: list[int] = []
     buckets = buckets_for(tuples)
@@ -87,7 +95,7 @@ def zone_file(
 
     for part in parts:
         more = np.diff(part.starts)
-        counting.add(part.hashes, more)
+        digesting.add(part.hashes, more)
         bounds = edges_of(part.hashes, buckets)
         edges += bounds
         weights += part.starts[bounds]
@@ -101,19 +109,20 @@ def zone_file(
     if hashes.shape[0]:
         yield from directory(hashes.shape[0])
     yield from places(1)
-    counters = writer.pages
-    yield from writer.page(counting.sketch().codes)
+    digest = digesting.digest()
+    told, levels = digest.told(writer.pages)
+    yield from writer.page(digest.page())
     params = {
         "column": column, "type": schema_to_json(schema), "first": first, "tuples": tuples, "since": since,
-        "until": until, "buckets": buckets, "cells": cells, "keys": keys, "keyed": keyed, "counters": counters,
+        "until": until, "buckets": buckets, "keys": keys, "keyed": keyed, **told,
     }  # fmt: skip
     if (listed := heaviest.listed()) is not None:
         params |= {"heavy": writer.pages, "listed": listed.hashes.shape[0], "rest": listed.rest}
         numbers = (listed.hashes.astype("<u8"), listed.begins.astype("<u4"), listed.counts.astype("<u4"))
         yield from writer.page(b"".join(each.tobytes() for each in numbers))
-        yield from writer.page(page_of(listed.keys))
+        yield from writer.page(page_of(listed.keys.values))
     arrays = {name: np.array(numbers, np.int64) for name, numbers in pages.items()}
-    arrays |= {"first": np.array(page_first, np.uint64), "edges": edges, "weights": weights}
+    arrays |= {"first": np.array(page_first, np.uint64), "edges": edges, "weights": weights, **levels}
     yield writer.finish(KIND, params, arrays)
 
 

@@ -14,16 +14,17 @@ import pyarrow as pa
 import pytest
 
 from nile.pyramid.disk.manifest import StoredFile
+from nile.pyramid.history.cold import _digest
 from nile.pyramid.history.history import History, plain_schema
+from nile.pyramid.history.key_digest import KeyDigest, distinct
 from nile.pyramid.history.pages import VERSION, blocks
 from nile.pyramid.history.rows_file import StoredRows, rows_file
 from nile.pyramid.history.warm_index import WarmIndex
 from nile.pyramid.history.zone_file import zone_file
-from nile.pyramid.lake.key_sketch import cells_for
 from nile.summaries.errors import StoreCorrupt, StoreTooNew
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FOLDERS = {1: GOLDEN / "v1", 2: GOLDEN / "pages-2"}
+FOLDERS = {1: GOLDEN / "v1", 2: GOLDEN / "pages-2", 3: GOLDEN / "pages-3"}
 FOLDER = FOLDERS[VERSION]
 VERSIONS = [*FOLDERS]
 N = 2_500
@@ -65,7 +66,7 @@ def made() -> dict[str, bytes]:
     history = History("s", batch.schema, indexed=["key"])
     history.append(ts, batch)
     index = history.indices("key")[0]
-    zone = zone_file("key", pa.string(), 0, N, index.since, index.until, [index.part(0, 1, 1)], cells_for(index.keys))
+    zone = zone_file("key", pa.string(), 0, N, index.since, index.until, [index.part(0, 1, 1)], distinct(index.hashes))
     return {
         "rows": b"".join(blocks(rows_file(0, plain_schema(batch.schema), [(ts, batch)]))),
         "zone": b"".join(blocks(zone)),
@@ -105,6 +106,15 @@ def test_an_index_of_every_version_is_read(version: int | str) -> None:
     assert seen == sum(key is not None for key in keys)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_index_of_every_version_goes_to_the_lake_with_a_digest(version: int) -> None:
+    new, old = opened("zone", of_version("new", "zone")), opened("zone", of_version(version, "zone"))
+    made = _digest(old)
+    assert made.page() == new.summary.page()
+    assert (made.most == new.summary.most).all()
+    assert (made.about == new.summary.about).all()
+
+
 @pytest.mark.parametrize("kind", ["rows", "zone"])
 def test_a_newer_version_is_refused(kind: str) -> None:
     data = bytearray((FOLDER / f"{kind}.nile").read_bytes())
@@ -141,11 +151,11 @@ def read_all(kind: str, data: bytes) -> Any:
     stored = opened(kind, data)
     if kind == "rows":
         return stored.times(0, N).tolist(), stored.slice(0, N, stored._schema.names)
-    part = stored.part(0, 1, 1)
+    part, summary = stored.part(0, 1, 1), stored.summary
     heavy = stored.heavy if stored.lists_heavy else None  # an index of version 1 may have none
-    listed = None if heavy is None else (heavy.hashes.tolist(), heavy.counts.tolist(), heavy.keys)
+    listed = None if heavy is None else (heavy.hashes.tolist(), heavy.counts.tolist(), heavy.keys.values)
     return (listed, part.hashes.tolist(), part.starts.tolist(), part.rows().tolist(), part.values(),
-            stored.sketch.codes.tolist())  # fmt: skip
+            summary.page() if isinstance(summary, KeyDigest) else summary.codes.tolist())  # fmt: skip
 
 
 if __name__ == "__main__":

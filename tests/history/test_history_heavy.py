@@ -18,6 +18,7 @@ from nile.operators.history.join import Pairs
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history import heavy
 from nile.pyramid.history.heavy import Heaviest, HeavyKeys
+from nile.pyramid.history.key_pages import Keys
 from nile.summaries.errors import StoreCorrupt
 
 Array = np.ndarray[Any, Any]
@@ -63,13 +64,15 @@ def test_the_list_is_that_of_all_keys_however_they_come(seed: int, monkeypatch: 
     assert made.hashes.tolist() == chosen
     assert made.counts.tolist() == [whole[each] for each in chosen]
     assert made.begins.tolist() == [begins[each] for each in chosen]
-    assert made.keys.to_pylist() == [key_of[each] for each in chosen]
+    assert made.keys.values.to_pylist() == [key_of[each] for each in chosen]
     assert made.rest == max(whole[each] for each in rest)
     asked = sorted({*source.sample(range(1 << 63, (1 << 63) + 10_000), 50), *distinct[::3]})
     places = np.array([chosen.index(each) for each in asked if each in chosen], np.int64)
     listed_keys = [key_of[each] for each in asked if each in chosen]
-    assert made.same(places, pa.array(listed_keys, pa.string())).all()
-    assert not made.same(places, pa.array([key + "x" for key in listed_keys], pa.string())).any()
+    which = np.arange(places.shape[0])[::-1]
+    assert made.same(places, Keys(pa.array(listed_keys[::-1], pa.string())), which).all()
+    longer = Keys(pa.array([key + "x" for key in listed_keys[::-1]], pa.string()))
+    assert not made.same(places, longer, which).any()
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -126,7 +129,7 @@ def test_a_join_that_asks_them_first_finds_the_same(seed: int, tmp_path: Path, m
         assert found(join) == brute(left, right, (0, len(left)), (b[0], b[1]))
 
 
-def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_pairs_are_found_before_a_digest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heavy, "LEAST", 64)
     rng = np.random.default_rng(4)
     left = [f"k{k}" for k in rng.zipf(1.6, 30)]
@@ -146,7 +149,7 @@ def test_most_pairs_are_found_before_a_sketch_is_read(tmp_path: Path, monkeypatc
                 break
         assert sum(pairs.values()) >= 0.9 * sum(exact.values())
         assert not pairs - exact
-        assert index._sketch is None
+        assert not index.summary_at_hand
         assert join.figures.listed > 20
         assert join.figures.cells == 1  # of the rows in memory, which have no list
 

@@ -19,6 +19,7 @@ from nile.operators.history.outliers import OutlierJoin
 from nile.operators.history.weighted import WeightedJoin
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history.history import History
+from nile.pyramid.history.key_pages import Keys
 from nile.pyramid.history.keys import KeyIndex
 
 Array = np.ndarray[Any, Any]
@@ -352,8 +353,13 @@ def test_an_index_in_a_file_compares_keys_as_one_in_memory(tmp_path: Any, kind: 
         assert index.tier == "warm"
         entries = rng.integers(0, index.keys, 700)
         asked = hot.values(np.where(rng.random(700) < 0.5, entries, rng.integers(0, index.keys, 700)))
-        same = index.same(entries, asked)
-        assert same.tolist() == hot.same(entries, asked).tolist()
+        which = rng.permutation(700)
+        keys = Keys(asked.take(pa.array(np.argsort(which))))
+        same = index.same(entries, keys, which)
+        assert same.tolist() == hot.same(entries, keys, which).tolist()
+        assert same.tolist() == [
+            a == b for a, b in zip(hot.values(entries).to_pylist(), asked.to_pylist(), strict=True)
+        ]
         assert 0 < same.sum() < 700
         assert index.values(entries).equals(hot.values(entries))
         places = rng.integers(0, index.keyed, 300)

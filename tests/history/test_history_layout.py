@@ -14,11 +14,11 @@ import pytest
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history import rows_store
 from nile.pyramid.history.history import History
+from nile.pyramid.history.key_digest import distinct
 from nile.pyramid.history.keys import HotIndex
 from nile.pyramid.history.layout import index_runs, rows_runs
 from nile.pyramid.history.merge import merged_parts
 from nile.pyramid.history.zone_file import zone_file
-from nile.pyramid.lake.key_sketch import cells_for
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.float64())])
 SEGMENT, LARGEST = 512, 8_192
@@ -98,7 +98,7 @@ def test_a_zone_file_has_the_same_bytes_however_its_index_was_put_together(kind:
         children.append(index)
 
     def written(parts: Any) -> bytes:
-        return b"".join(map(bytes, zone_file("key", kind, 0, 20_000, 0, 19_999, parts, cells_for(whole.keys))))
+        return b"".join(map(bytes, zone_file("key", kind, 0, 20_000, 0, 19_999, parts, distinct(whole.hashes))))
 
     expected = written([whole.part(0, 1, 1)])
     for step in (1, 700, 1 << 19):

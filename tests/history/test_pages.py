@@ -123,3 +123,23 @@ def test_the_disk_is_asked_for_what_is_read_and_not_for_what_lies_around_it(tmp_
 
 def opened_over(data: mmap.mmap) -> PageFile:
     return PageFile(memoryview(data), "pages", "here")
+
+
+def test_pages_that_lie_back_to_back_are_asked_of_the_disk_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = PageWriter()
+    body = [writer.start(), *(piece for n in range(6) for piece in writer.page(bytes([n]) * (5_001 + n)))]
+    (tmp_path / "pages").write_bytes(b"".join(bytes(piece) for piece in [*body, writer.finish("x", {}, {})]))
+    with (tmp_path / "pages").open("rb") as file:
+        held = PageFile(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), "x", "file")
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(PageFile, "_want", lambda _, begin, end, ahead=0: asked.append((begin, end)))
+    held.check_one(2)
+    asked.clear()
+    at, length = held.extent(np.arange(6))
+    held.want(np.array([0, 1, 2, 3, 5]))
+    ends = (at + length).tolist()
+    assert asked == [(at[0], ends[1]), (at[3], ends[3]), (at[5], ends[5])]
+    held.want(np.array([2]))
+    assert len(asked) == 3

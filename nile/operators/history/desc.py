@@ -27,7 +27,7 @@ _PIECE = 4_096
 
 class _Group(NamedTuple):
     """Keys that a segment may have: int64, ascending.  places: of those of its list of heavy keys, where in it; else
-    None.  rest: the certain bound of each, where the sketch was not asked yet; else None."""
+    None.  rest: the certain bound of each, where the digest was not asked yet; else None."""
 
     segment: int
     keys: Array
@@ -38,7 +38,7 @@ class _Group(NamedTuple):
 class _Regions(NamedTuple):
     """Cells with keys of a group in them: int64 [n] but promise; best first.
 
-    group; low, high: the keys, as places in the group's (low -1: all of a group whose sketch was not asked); most:
+    group; low, high: the keys, as places in the group's (low -1: all of a group whose digest was not asked); most:
     certain upper bound of its matches; guess: matches expected; promise: float64, a cell's guess over the cost of
     reading.
     """
@@ -58,10 +58,10 @@ class _Regions(NamedTuple):
 class DescendingJoin(HistoryJoin):
     """Every pair, the most promising cells first.
 
-    A segment with a list of its heavy keys is first asked for those; its sketch is read when what the other keys are
+    A segment with a list of its heavy keys is first asked for those; its digest is read when what the other keys are
     expected to have, a cell, is the most there is to come.
     coverage: pairs reported, over these and the certain upper bound of those still to come.  estimate: from what was
-    reported to that bound; the bounds of lists and sketches are certain, so it is certified.
+    reported to that bound; the bounds of lists and digests are certain, so it is certified.
     """
 
     _heavy_first = True
@@ -136,7 +136,7 @@ class DescendingJoin(HistoryJoin):
         return _Regions(group, none, none, most, expected, np.full(many, promise))
 
     def _opened(self, keys: ProbeKeys, regions: _Regions, at: Array) -> _Regions:
-        """Ask the sketches of regions `at`; all regions with what those become, best first."""
+        """Ask the digests of regions `at`; all regions with what those become, best first."""
         groups = [self._groups[g] for g in regions.group[at].tolist()]
         parts = []
         asked = bounds_of([self._segments[group.segment] for group in groups], [keys.hashes] * len(groups))
@@ -226,10 +226,14 @@ class DescendingJoin(HistoryJoin):
 
 
 def _best_first(parts: list[_Regions]) -> _Regions:
-    """All of some regions; of equal promise in their order."""
+    """All of some regions; of promises that are alike in 8 bits in their order.
+
+    So they are sorted by 16 bits, a tenth of the time: sign, exponent and 7 bits of a float32.
+    """
     none = np.zeros(0, np.int64)
     columns = [np.concatenate(column) for column in zip(_Regions(*[none] * 6), *parts, strict=True)]
-    return _Regions(*columns).part(np.argsort(-columns[5], kind="stable"))
+    code = (columns[5].astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return _Regions(*columns).part(np.argsort(~code, kind="stable"))
 
 
 def _cuts(buckets: Array) -> Array:

@@ -92,7 +92,7 @@ class HistoryJoin(ABC):
     """
 
     _heavy_first = False
-    """Whether lists of heavy keys are read ahead rather than sketches."""
+    """Whether lists of heavy keys are read ahead rather than digests."""
 
     def __init__(self, left: HistorySide, right: HistorySide, *, output: str = "pairs", whole: bool = False) -> None:
         """whole: whether its segments tell of all tuples of the other side's history, asked about or not."""

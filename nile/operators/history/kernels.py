@@ -62,8 +62,15 @@ def listed_cells(
     where in `at` it begins, and its matches; others: int64 [k], those that are not.
     told: int64 [4], how many are listed, of how many cells; the tuples that ask for others, and the cells of these.
     """
-    i = 0
-    j = 0
+    i = j = np.int64(0)
+    while i < hashes.shape[0] and j < listed.shape[0]:  # a merge without a branch to guess: each step goes on in one
+        place[i] = j
+        below = np.int64(listed[j] < hashes[i])
+        j += below
+        i += 1 - below
+    while i < hashes.shape[0]:
+        place[i] = j
+        i += 1
     found = 0
     missed = 0
     cells = 0
@@ -71,28 +78,26 @@ def listed_cells(
     asking = 0
     cell = np.int64(-1)
     other_cell = np.int64(-1)
-    while i < hashes.shape[0]:
-        while j < listed.shape[0] and listed[j] < hashes[i]:
-            j += 1
-        bucket = np.int64(0) if shift == 64 else np.int64(hashes[i] >> U8(shift))
-        if j < listed.shape[0] and listed[j] == hashes[i]:
+    for k in range(hashes.shape[0]):
+        j = place[k]
+        bucket = np.int64(0) if shift == 64 else np.int64(hashes[k] >> U8(shift))
+        if j < listed.shape[0] and listed[j] == hashes[k]:
             if bucket != cell:
                 low[cells] = found
                 most[cells] = 0
                 cells += 1
                 cell = bucket
-            most[cells - 1] += rows[i] * min(np.int64(counts[j]), room)
-            at[found] = i
+            most[cells - 1] += rows[k] * min(np.int64(counts[j]), room)
+            at[found] = k
             place[found] = j
             found += 1
         else:
             if bucket != other_cell:
                 other_cells += 1
                 other_cell = bucket
-            asking += rows[i]
-            others[missed] = i
+            asking += rows[k]
+            others[missed] = k
             missed += 1
-        i += 1
     told[0] = found
     told[1] = cells
     told[2] = asking

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nile.pyramid.history.key_pages import Keys
 from nile.summaries.hashing import KeyHasher, KeyTable, hash_order
 from nile.summaries.heavy import pa
 from nile.summaries.key_types import key_family
@@ -48,6 +49,7 @@ class ProbeKeys:
         history_kernels.rows_by_key(codes, rank, self.starts[:-1].copy(), grouped)
         self.ordinals: Array = ordinals[grouped]
         self.values = table.values().take(pa.array(self._order)) if known.shape[0] else column.slice(0, 0)
+        self._keys = Keys(self.values)
         self._table: KeyTable | None = table
         self._hasher = hasher
         self._told_by_hash = _told_by_hash(table.family or key_family(column.type, where="key"), hasher)
@@ -58,7 +60,7 @@ class ProbeKeys:
         made = cls.__new__(cls)
         made._table, made._hasher, made._order = None, hasher, np.arange(found.hashes.shape[0])
         made.hashes, made.values, made.starts, made.ordinals = found
-        made.rows = np.diff(made.starts)
+        made.rows, made._keys = np.diff(made.starts), Keys(made.values)
         made._told_by_hash = _told_by_hash(key_family(found.values.type, where="key"), hasher)
         return made
 
@@ -71,6 +73,7 @@ class ProbeKeys:
         made.starts = np.concatenate([[0], np.cumsum(made.rows)])
         made.ordinals = self.ordinals[np.repeat(which, self.rows)]
         made.values = self.values.take(pa.array(at))
+        made._keys = Keys(made.values)
         return made
 
     def __len__(self) -> int:
@@ -82,7 +85,7 @@ class ProbeKeys:
         if self._told_by_hash:
             return np.ones(which.shape[0], bool)
         if kind == self.values.type and not pa.types.is_decimal(kind):
-            return index.same(entries, self.values.take(pa.array(which)))
+            return index.same(entries, self._keys, which)
         if self._table is None:  # its codes are the places of the values, which are distinct
             self._table = KeyTable(self._hasher)
             self._table.encode(self.values)

@@ -1,4 +1,4 @@
-"""Looking keys up in the key indices of a history: what the sketches rule out is not read, and all is counted."""
+"""Looking keys up in the key indices of a history: what the digests rule out is not read, and all is counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READ.set_result(0)
 class HistoryFigures:
     """What a progressive query did.
 
-    cells: read, each once; ruled_out: cells in which keys asked for would lie, none of which their sketch leaves
+    cells: read, each once; ruled_out: cells in which keys asked for would lie, none of which their digest leaves
     possible; tuples: looked at (rows read, and tuples of the directory entries found); looked_up: keys asked of a
     directory, listed: of them those that lists of heavy keys told without reading a cell; passed: keys of a join, and
     tuples of other queries, that the summary of the stream told to be of no use; outputs: pairs or records; bytes:
@@ -116,7 +116,7 @@ class Segment:
         return float(self.index.reading)
 
     def bounds(self, hashes: Array) -> tuple[Array, Array, int]:
-        """(estimate, certain upper bound) of the tuples of each key, int64 [k] each, from the sketch alone; and in how
+        """(estimate, certain upper bound) of the tuples of each key, int64 [k] each, from the summary alone; and in how
         many more cells than before keys would lie none of which is left possible."""
         estimate, upper = self.index.bounds(hashes)
         ruled_out = self._rule_out(hashes, upper)
@@ -158,7 +158,7 @@ class Segment:
     def asked(self, question: Callable[[], _Told]) -> tuple[_Told, int]:
         """What its `bounds` or `listed` answers, once what was read ahead for it is here, and the bytes read for both.
 
-        For a reader thread; only one at a time, so that nothing is read twice.
+        By one thread at a time, so that nothing is read twice.
         """
         read, self.ahead = self.ahead.result(), _READ
         before = self.index.bytes_read
@@ -283,12 +283,12 @@ def read_ahead(segments: Sequence[Segment]) -> None:
     """
     unread = [
         each for each in segments
-        if not (each.index.heavy_at_hand if each.heavy_first else each.index.sketch_at_hand)
+        if not (each.index.heavy_at_hand if each.heavy_first else each.index.summary_at_hand)
     ]  # fmt: skip
     for segment in unread:
         segment.index.want(heavy=segment.heavy_first)
     for segment in unread:
-        segment.ahead = _readers().submit(_heavy_of if segment.heavy_first else _sketch_of, segment.index)
+        segment.ahead = _readers().submit(_heavy_of if segment.heavy_first else _summary_of, segment.index)
 
 
 def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
@@ -304,7 +304,7 @@ def bounds_of(segments: Sequence[Segment], hashes: Sequence[Array]) -> Iterator[
     """(estimate, certain upper bound) of the tuples of each segment's own keys (uint64 [k], ascending): int64 [k] each,
     a segment after the other."""
     questions = [partial(segment.bounds, own) for segment, own in zip(segments, hashes, strict=True)]
-    at_hand = [segment.index.sketch_at_hand for segment in segments]
+    at_hand = [segment.index.summary_at_hand for segment in segments]
     for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions, at_hand):
         segment.count(read, ruled_out)
         yield estimate, upper
@@ -313,17 +313,18 @@ def bounds_of(segments: Sequence[Segment], hashes: Sequence[Array]) -> Iterator[
 def _told(
     segments: Sequence[Segment], questions: Sequence[Callable[[], _Told]], at_hand: Sequence[bool]
 ) -> Iterator[tuple[Segment, tuple[_Told, int]]]:
-    """What each segment answers its question, in order; those that have to be read for it by the readers."""
+    """What each segment answers its question, in order: here where it is being read already, so that what is read is
+    looked at while the next is; those of which nobody reads anything yet by the readers."""
     asked = [
-        None if known else _readers().submit(segment.asked, question)
+        None if known or segment.ahead is not _READ else _readers().submit(segment.asked, question)
         for segment, question, known in zip(segments, questions, at_hand, strict=True)
     ]
     for segment, question, each in zip(segments, questions, asked, strict=True):
         yield segment, segment.asked(question) if each is None else each.result()
 
 
-def _sketch_of(index: KeyIndex) -> int:
-    """Read an index's sketch, if nobody has: the bytes that it took."""
+def _summary_of(index: KeyIndex) -> int:
+    """Read an index's summary, if nobody has: the bytes that it took."""
     before = index.bytes_read
     index.bounds(np.zeros(0, np.uint64))
     return index.bytes_read - before
@@ -341,7 +342,7 @@ def segments_of(
 ) -> list[Segment]:
     """The key indices of a column that overlap ordinals [begin, end), oldest first.
 
-    heavy_first: whether those that have a list of heavy keys are asked for that first, and not their sketch.
+    heavy_first: whether those that have a list of heavy keys are asked for that first, and not their digest.
     They are held, so they stay as they are whatever the history does later.
     """
     kind = history.schema.field(column).type

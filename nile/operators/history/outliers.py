@@ -20,7 +20,7 @@ _PIECE = 2_048
 
 
 class _Told:
-    """What sketches told of keys: asked (bool), guess and most (int64) by side and key; expected: all guesses of a key
+    """What digests told of keys: asked (bool), guess and most (int64) by side and key; expected: all guesses of a key
     so far, int64."""
 
     def __init__(self, sides: int, keys: int) -> None:
@@ -34,7 +34,7 @@ class OutlierJoin(HistoryJoin):
 
     Conditions and bounds in time say which pairs are asked for; what counts as rare is over the whole streams.  A
     history joined with itself counts each tuple on both sides.  A key is ruled out as soon as what was found exceeds
-    the cap, or as no sketch leaves a match possible; what was reported is never taken back.
+    the cap, or as no digest leaves a match possible; what was reported is never taken back.
     coverage: the share of probing tuples whose key has been decided.
     Source: DESIGN, section 2, Outliers, without a window; promising tuples, section 4.1 (asc).
     """
@@ -89,7 +89,7 @@ class OutlierJoin(HistoryJoin):
             yield from self._decide_all(keys, told, put_off, bound)
 
     def _ask(self, told: _Told, keys: ProbeKeys, sides: Sequence[int], which: Array) -> Iterator[None]:
-        """Ask the sketches of some sides about some keys (int64 [m]), unless they told of them; a step a sketch."""
+        """Ask the digests of some sides about some keys (int64 [m]), unless they told of them; a step a digest."""
         fresh = [which[~told.asked[s, which]] for s in sides]
         segments = [self._sides[s][0] for s in sides]
         answers = bounds_of(segments, [keys.hashes[own] for own in fresh])

@@ -83,7 +83,7 @@ def rows_at_random(begin: int, end: int, figures: HistoryFigures, seed: int, run
 
 
 class KeyScan:
-    """The tuples of [begin, end) with one of some keys: cells that a sketch rules out are not read.
+    """The tuples of [begin, end) with one of some keys: cells that a digest rules out are not read.
 
     runs: int64 [r, 2], where none of the keys can be: an index of such tuples alone is not asked.  descending:
     segments with the most expected matches over the cost of reading first, else those with the fewest.

@@ -22,6 +22,7 @@ from nile.pyramid.disk.attempts import Attempt, write_attempt
 from nile.pyramid.grid.manager_parts import Leaf, count_by_leaf, counters_for, slices_of
 from nile.pyramid.grid.spec import SummarySpec
 from nile.pyramid.history.index_store import ROLE as INDEX
+from nile.pyramid.history.key_digest import distinct
 from nile.pyramid.history.opened import OpenIndex
 from nile.pyramid.history.pages import blocks
 from nile.pyramid.history.rows_file import rows_file
@@ -163,7 +164,7 @@ class Job:
             if run.written:
                 index = opened.build(int(ts[0]), int(ts[-1]))
                 file = zone_file(work.column, kind, run.begin, index.tuples, index.since, index.until,
-                                 [index.part(0, 1, 1)], index.sketch.cells)  # fmt: skip
+                                 [index.part(0, 1, 1)], distinct(index.hashes))  # fmt: skip
                 yield Done(self._write(INDEX, blocks(file)), run)
             if any(asked.since < run.end for asked in work.summaries):
                 yield Done(self._write(DETAILS, self._details(work, run, ts, opened)), run)
