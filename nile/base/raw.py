@@ -31,6 +31,7 @@ class RawBatch:
     `malformed`: rows between these that have no columns at all.
     `misfits`: for each column with cells that do not fit its type, a bool array that marks them.
     `text`: the same rows as they came, where they came as text (CSV); else None.
+    `unread`: how many rows beside these count, but are not needed.
     `dropped`: columns that they came with and that nobody asked for, where these are counted.
     """
 
@@ -40,6 +41,7 @@ class RawBatch:
     misfits: Mapping[str, np.ndarray] = field(default_factory=dict)
     text: pa.RecordBatch | None = None
     dropped: tuple[str, ...] = ()
+    unread: int = 0
 
 
 def check_columns(schema: pa.Schema, columns: Sequence[str], *, where: str) -> None:

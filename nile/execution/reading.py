@@ -14,11 +14,12 @@ from nile.base.plain import decoded, decoded_schema, decoded_type
 from nile.exact.plan.algebra import SIGN
 from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
-from nile.expressions.tree import Node, rename
+from nile.expressions.tree import Logic, Node, columns_of, rename
 from nile.sql.plan import Field, Plan, Relation, Stream, leaves_of
 from nile.streams.abreast import read_abreast
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
+from nile.streams.files.pruning import Test, batches_of, pruning_of
 from nile.streams.holding import Holding
 from nile.streams.live import SIGN as LOG_SIGN
 from nile.streams.manager import StreamManager
@@ -74,6 +75,7 @@ class Reading:
     def __init__(self, home: Readable, plan: Plan) -> None:
         self._home = home
         self._needed: dict[str, list[str]] = {}
+        self._tests = tests_of(leaves_of(plan))
         for leaf in leaves_of(plan):
             names = self._needed.setdefault(leaf.name, [])
             names.extend(name for name in self.columns(leaf) if name not in names)
@@ -94,13 +96,18 @@ class Reading:
     ) -> Generator[tuple[Array, list[tuple[Array, pa.RecordBatch]]]]:
         """One stream, read once for the leaves that name it: (ts of all tuples read, of each leaf ts and columns)."""
         columns = tuple(dict.fromkeys(name for leaf in leaves for name in self.columns(leaf)))
-        manager = self._home.manager(leaves[0].name, leaves[0].time, columns)
+        manager = self._manager(leaves[0], columns)
         for batch in manager.batches(rows, at_once=True):
             self.accounting.update((leaf.alias, manager.accounting) for leaf in leaves)
             assert batch.carried is not None
             given = [named_leaf(leaf, batch.carried.select(list(self.columns(leaf)))) for leaf in leaves]
             yield batch.ts, [selected(leaf, batch.ts, one) for leaf, one in zip(leaves, given, strict=True)]
         self.accounting.update((leaf.alias, manager.accounting) for leaf in leaves)
+
+    def _manager(self, leaf: Stream, columns: tuple[str, ...]) -> StreamManager:
+        manager = self._home.manager(leaf.name, leaf.time, columns)
+        manager.asked = self._tests.get(leaf.name)
+        return manager
 
     def may_wait(self, leaf: Stream) -> bool:
         """Whether a stream's source may still be making its rows: it cannot say how many there are."""
@@ -154,7 +161,7 @@ class Reading:
     def load(self, leaves: Sequence[Stream | Relation]) -> None:
         """Read these, which are to be held `whole`: files at once, on threads."""
         names = {leaf.name: leaf for leaf in leaves if isinstance(leaf, Stream) and leaf.name not in self._whole}
-        managers = [self._home.manager(name, leaf.time, tuple(self._needed[name])) for name, leaf in names.items()]
+        managers = [self._manager(leaf, tuple(self._needed[name])) for name, leaf in names.items()]
         for name, manager, read in zip(names, managers, read_abreast(managers, _load_stream), strict=True):
             ts, columns, spilled = read
             self._whole[name] = ts, columns, manager.accounting
@@ -194,7 +201,8 @@ class Reading:
         source, where = self._home.relation(name)
         accounting = Accounting()
         asked = tuple(dict.fromkeys((*columns, *(where.columns if where else ()))))
-        for raw in source.batches(asked, rows):
+        pruning = pruning_of(source.schema, where, self._tests.get(name), ())
+        for raw in batches_of(source, asked, rows, self._home.threads, pruning):
             batch = raw.batch
             keep = np.ones(batch.num_rows, bool)
             for bad in raw.malformed:
@@ -209,9 +217,21 @@ class Reading:
                 keep &= pc.fill_null(where.mask(batch), False).to_numpy(zero_copy_only=False)
             if not keep.all():
                 batch = batch.filter(pa.array(keep))
-            accounting.apply(batch.num_rows)
+            accounting.apply(batch.num_rows + raw.unread)
             arrays = [decoded(batch.column(batch.schema.get_field_index(column))) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), accounting
+
+
+def tests_of(leaves: Sequence[Stream | Relation]) -> dict[str, Test]:
+    """By source, what is asked of all rows whose columns matter; nothing of one that a leaf takes all of."""
+    found = {}
+    for name in dict.fromkeys(leaf.name for leaf in leaves):
+        own = [leaf for leaf in leaves if leaf.name == name]
+        asked = [condition for condition in map(own_condition, own) if condition is not None]
+        kinds = {_own(leaf, field): field.type for leaf in own for field in leaf.fields}
+        if len(asked) == len(own) and all(set(columns_of(each)) <= kinds.keys() for each in asked):
+            found[name] = Test(asked[0] if len(asked) == 1 else Logic("OR", tuple(asked)), kinds)
+    return found
 
 
 def own_condition(leaf: Stream | Relation) -> Node | None:

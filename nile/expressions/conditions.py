@@ -43,6 +43,10 @@ class Condition:
         """
         bind(self.tree, schema, where=place(self.text, where))
 
+    def bound(self, schema: pa.Schema) -> Node:
+        """The tree with a kind on every node. Raises as `check`."""
+        return _bound(self, schema)
+
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows of `batch` satisfy the condition: true, false or null; null does not select.
 

@@ -1,4 +1,4 @@
-"""Event ids: of tuples that a source sends again only the first is applied."""
+"""Event ids: of tuples that a source sends again only the first is applied; and what may be a key."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nile.summaries.errors import ConfigError
+from nile.base.plain import can_be_ordered, decoded_type
+from nile.summaries.errors import ConfigError, KeyTypeError
 from nile.summaries.heavy import pa
 
-__all__ = ["DUPLICATE", "Distinct", "check_event_id"]
+__all__ = ["DUPLICATE", "Distinct", "check_event_id", "key_type_of"]
 
 DUPLICATE = "duplicate event id"
 
@@ -73,3 +74,14 @@ def check_event_id(kind: pa.DataType, *, where: str) -> None:
         raise ConfigError(
             f"{where}: needed whole numbers, text or bytes to identify events; got {kind}; name another column"
         )
+
+
+def key_type_of(column: pa.DataType, where: str) -> pa.DataType:
+    """The type of a key column's values. Raises KeyTypeError for one that cannot be compared."""
+    plain = decoded_type(column)
+    if not can_be_ordered(plain):
+        raise KeyTypeError(
+            f"{where}: needed numbers, text, bytes, booleans, dates or times to join by; got {column}; "
+            "name another column with key="
+        )
+    return plain

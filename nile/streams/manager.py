@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.durations import MAX_DURATION
-from nile.base.plain import can_be_ordered, decoded, decoded_type
+from nile.base.plain import decoded
 from nile.base.raw import RawBatch, check_columns
 from nile.base.room import allowed_room
 from nile.base.times import TIME_REASONS, check_time_type, event_times, instants
@@ -26,13 +26,14 @@ from nile.exact.state.lent import lent, lent_together
 from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
-from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id
+from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id, key_type_of
 from nile.streams.files.parquet import ParquetSource
+from nile.streams.files.pruning import Pruning, Test, batches_of, pruning_of
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
 from nile.streams.quarantine import Refused, refused_cells, refused_lines, refused_rows
 from nile.streams.rowlog import RowLog
 from nile.streams.source import CountedSource, open_source
-from nile.summaries.errors import ConfigError, KeyTypeError
+from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa, pc
 
@@ -123,7 +124,7 @@ class StreamManager:
         if spec.where:
             spec.where.check(schema, where=where)
         check_time_type(schema.field(spec.time).type, where=f"{where}: time column '{spec.time}'")
-        self.key_type = _key_type(schema.field(spec.key).type, f"{where}: key column '{spec.key}'")
+        self.key_type = key_type_of(schema.field(spec.key).type, f"{where}: key column '{spec.key}'")
         if spec.event_id is not None:
             check_event_id(schema.field(spec.event_id).type, where=f"{where}, event_id='{spec.event_id}'")
             if spec.lateness is None:
@@ -131,11 +132,13 @@ class StreamManager:
                     f"{where}, event_id: needed a lateness, within which an event may come again; got none; declare one"
                 )
         self._columns = tuple(dict.fromkeys((spec.time, spec.key, *condition, *spec.carry)))
-        self.threads = spec.threads
+        self.threads, self.asked = spec.threads, None
         self._begin()
 
     threads: int | None
     """How many may decode columns of a file at once; None: as many as there are cores."""
+    asked: Test | None
+    """What is true of all rows whose values matter; of others their times and keys do."""
     accounting: Accounting
     """Where the tuples of the last reading went. Balanced at every moment."""
     _carried: pa.Schema
@@ -182,9 +185,11 @@ class StreamManager:
             yield self.batch(joined(waiting))
 
     def _read(self, rows: int) -> Iterator[RawBatch]:
-        if isinstance(self.source, ParquetSource):
-            return self.source.batches(self._columns, rows, self.threads)
-        return self.source.batches(self._columns, rows)
+        return batches_of(self.source, self._columns, rows, self.threads, self._pruning())
+
+    def _pruning(self) -> Pruning | None:
+        keep = (self.spec.time, self.spec.key, self.spec.event_id or self.spec.key)
+        return pruning_of(self.source.schema, self.spec.where, self.asked, keep)
 
     @property
     def reads(self) -> str:
@@ -232,7 +237,7 @@ class StreamManager:
         if times is not None:
             self._begin()
             names = tuple(name for name in self._columns if name != spec.time or name in spec.carry)
-            for at, columns in source.unchanged(stamp, names, rows, self.threads):
+            for at, columns in source.unchanged(stamp, names, rows, self.threads, self._pruning()):
                 ts = times[at]
                 key = columns.column(spec.key) if spec.key in names else instants(ts, kind)
                 yield self.batch(Run(ts, key, _NO_ROWS, _carried(columns, spec.carry) if spec.carry else None))
@@ -387,14 +392,3 @@ class StreamManager:
 def _carried(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
     """The columns `names`, without dictionaries, which differ from batch to batch."""
     return pa.RecordBatch.from_arrays([decoded(batch.column(name)) for name in names], names=list(names))
-
-
-def _key_type(column: pa.DataType, where: str) -> pa.DataType:
-    """The type of a key column's values. Raises KeyTypeError for one that cannot be compared."""
-    plain = decoded_type(column)
-    if not can_be_ordered(plain):
-        raise KeyTypeError(
-            f"{where}: needed numbers, text, bytes, booleans, dates or times to join by; got {column}; "
-            "name another column with key="
-        )
-    return plain

@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 from nile.base.cells import infer_type, parse_cells
 from nile.base.raw import RawBatch, check_columns
+from nile.expressions.possible import Ends
+from nile.streams.files.pruning import Pruning, batches_of
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
@@ -105,6 +107,8 @@ def _kind(texts: Sequence[str | None]) -> pa.DataType:
 class FolderSource:
     """A file with columns of one value each, as its folders' names give them.  Replayable where the file is."""
 
+    prunes = True
+
     def __init__(self, file: Any, folders: FolderColumns) -> None:
         """folders: of this file alone."""
         self.name: str = file.name
@@ -119,12 +123,15 @@ class FolderSource:
         count = getattr(self.file, "rows", None)
         return count if isinstance(count, int) else None
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+    def batches(
+        self, columns: Sequence[str], rows: int, threads: int | None = None, pruning: Pruning | None = None
+    ) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch."""
         check_columns(self.schema, columns, where=self.name)
         schema = pa.schema([self.schema.field(name) for name in columns])
         stored = [name for name in columns if name not in self._values]
-        for raw in self.file.batches(stored or self.file.schema.names[:1], rows):
+        known = pruning and pruning.knowing({name: _ends(value) for name, value in self._values.items()})
+        for raw in batches_of(self.file, stored or self.file.schema.names[:1], rows, threads, known):
             arrays = [
                 pa.repeat(self._values[name], raw.batch.num_rows)
                 if name in self._values
@@ -133,3 +140,7 @@ class FolderSource:
             ]
             misfits = {name: cells for name, cells in raw.misfits.items() if name in stored}
             yield replace(raw, batch=pa.RecordBatch.from_arrays(arrays, schema=schema), misfits=misfits)
+
+
+def _ends(value: pa.Scalar) -> Ends:
+    return Ends(pa.array([value, value], value.type), 0, 1) if value.is_valid else Ends(None, 1, 1)

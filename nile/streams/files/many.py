@@ -10,6 +10,7 @@ from typing import Any
 
 from nile.base.plain import decoded, decoded_schema
 from nile.base.raw import RawBatch, check_columns
+from nile.streams.files.pruning import Pruning, batches_of
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
@@ -39,6 +40,8 @@ def files_of(pattern: str, *, name: str) -> list[str]:
 class ManySource:
     """Sources of the same columns, read one after another.  Replayable when they are."""
 
+    prunes = True
+
     def __init__(self, sources: Sequence[Any], *, name: str) -> None:
         """Raises SourceError when their columns differ, but for their order: it is the first one's."""
         self.name = name
@@ -64,13 +67,15 @@ class ManySource:
             total += count
         return total
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
+    def batches(
+        self, columns: Sequence[str], rows: int, threads: int | None = None, pruning: Pruning | None = None
+    ) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch; rows are numbered through all files."""
         check_columns(self.schema, columns, where=self.name)
         before = 0
         for source in self._sources:
-            last = 0
-            for raw in source.batches(columns, rows):
+            last = getattr(source, "rows", None) or 0  # rows at its end may be skipped
+            for raw in batches_of(source, columns, rows, threads, pruning):
                 last = max(last, *map(int, raw.rows[-1:]), *(bad.row for bad in raw.malformed), 0)
                 names = raw.batch.schema.names
                 arrays = [
