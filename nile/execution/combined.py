@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,21 +57,26 @@ class Combined:
 
     def __call__(self, index: Iterable[Array]) -> pa.RecordBatch:
         """The rows of combinations."""
-        return self._chosen([take(at) for own, at in zip(self._takers, index, strict=True) for take in own])
+        arrays = [take(at) for own, at in zip(self._takers, index, strict=True) for take in own]
+        return _chosen(self._schema, self._condition, arrays)
 
     def _words(self, columns: Sequence[Sequence[pa.Array]]) -> Words[pa.RecordBatch] | None:
         if len(columns) != 2 or any(len(own) != 1 or own[0].null_count for own in columns):
             return None
         left, right = (words_of(own[0]) for own in columns)
-        return None if left is None or right is None else Words((lent(left), lent(right)), self._told)
+        made = partial(_told, self._schema, self._condition)  # not of itself: it would be let go of with garbage only
+        return None if left is None or right is None else Words((lent(left), lent(right)), made)
 
-    def _told(self, block: Array) -> pa.RecordBatch:
-        """The rows, given the words of their columns: int64 [c, 2]."""
-        return self._chosen([
-            pa.Array.from_buffers(field.type, block.shape[0], [None, pa.py_buffer(block[:, k])])
-            for k, field in enumerate(self._schema)
-        ])  # fmt: skip
 
-    def _chosen(self, arrays: list[pa.Array]) -> pa.RecordBatch:
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        return batch if self._condition is None else filtered(self._condition, batch)
+def _told(schema: pa.Schema, condition: Node | None, block: Array) -> pa.RecordBatch:
+    """The rows, given the words of their columns: int64 [c, 2]."""
+    arrays = [
+        pa.Array.from_buffers(field.type, block.shape[0], [None, pa.py_buffer(block[:, k])])
+        for k, field in enumerate(schema)
+    ]
+    return _chosen(schema, condition, arrays)
+
+
+def _chosen(schema: pa.Schema, condition: Node | None, arrays: list[pa.Array]) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch if condition is None else filtered(condition, batch)

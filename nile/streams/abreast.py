@@ -59,16 +59,19 @@ class Abreast(Generic[T]):
         self._streams: dict[str, Generator[tuple[Array, T]] | Ahead[tuple[Array, T]]] = dict(streams)
         self._may_wait = frozenset(may_wait)
         self._at = dict.fromkeys(self._streams, _EARLIEST)
-        self._reading = self._read()
+        self._reading: Generator[Read[T]] | None = None
         self.waited = False
         """Whether a stream had to be waited for."""
 
     def __iter__(self) -> Generator[Read[T]]:
+        if self._reading is None:  # not made before: it holds this, so both would stay until garbage is collected
+            self._reading = self._read()
         return self._reading
 
     def close(self) -> None:
         """Let go of the sources."""
-        self._reading.close()
+        if self._reading is not None:
+            self._reading.close()
         for each in self._streams.values():  # where nothing was read yet
             each.close()
 
