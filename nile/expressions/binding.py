@@ -18,7 +18,7 @@ from nile.expressions.functions import PLAIN
 from nile.expressions.lists.binding import as_list, bound_call
 from nile.expressions.lists.functions import LISTS
 from nile.expressions.lists.values import LIST_KINDS, element_kind, is_list
-from nile.expressions.literals import read_time
+from nile.expressions.literals import beyond, read_time
 from nile.expressions.places import Fault
 from nile.expressions.told import KIND_NAMES, describe, hint, remedy
 from nile.expressions.tree import (
@@ -37,6 +37,8 @@ from nile.expressions.tree import (
     Logic,
     Node,
     Not,
+    are_whole,
+    is_beyond,
 )
 from nile.summaries.errors import ExpressionError
 from nile.summaries.heavy import pa
@@ -131,6 +133,8 @@ class Binder(ABC):
     def _bind(self, node: Node) -> Node:
         match node:
             case Constant():
+                if is_beyond(node):
+                    raise beyond(node.value)
                 return node
             case Column():
                 return self.column(node)
@@ -142,13 +146,13 @@ class Binder(ABC):
             case IsNull():
                 return replace(node, item=self.bind(node.item))
             case Compare():
-                left, right = self._compared(node.operator, self.bind(node.left), self.bind(node.right))
+                left, right = self._compared(node.operator, *self._operands((node.left, node.right)))
                 return replace(node, left=left, right=right)
             case Between():
-                item, low, high = self._alike((node.item, node.low, node.high), "BETWEEN")
+                item, low, high = self._comparable((node.item, node.low, node.high), "BETWEEN")
                 return replace(node, item=item, low=low, high=high)
             case In():
-                item, *choices = self._alike((node.item, *node.choices), "IN")
+                item, *choices = self._comparable((node.item, *node.choices), "IN")
                 return replace(node, item=item, choices=tuple(choices))
             case Like():
                 return replace(node, item=self.wanted(node.item, "text", "LIKE"))
@@ -168,6 +172,8 @@ class Binder(ABC):
             each.kind == "interval" or (kind is not None and pa.types.is_duration(kind))
             for each, kind in zip((left, right), types, strict=True)
         ]
+        if are_whole((left, right)):
+            return [left, right]
         if all(spans) and "interval" in (left.kind, right.kind):
             return [left, right]
         if left.kind == right.kind == "other" and None not in types:
@@ -182,6 +188,16 @@ class Binder(ABC):
     def _alike(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
         """The nodes bound and brought to one kind."""
         return self._of_one([self.bind(node) for node in nodes], what)
+
+    def _comparable(self, nodes: tuple[Node, ...], what: str) -> list[Node]:
+        """The same of what is compared: whole numbers with and without a sign stay what they are."""
+        bound = self._operands(nodes)
+        return bound if are_whole(bound) else self._of_one(bound, what)
+
+    def _operands(self, nodes: tuple[Node, ...]) -> list[Node]:
+        """What is compared, bound.  Literals beyond 64 bits with a sign go only with what is whole."""
+        bound = [node if is_beyond(node) else self.bind(node) for node in nodes]
+        return bound if are_whole(bound) else [self.bind(node) if is_beyond(node) else node for node in bound]
 
     def _of_one(self, bound: list[Node], what: str) -> list[Node]:
         kind: Kind = "null"
@@ -364,12 +380,13 @@ class SchemaBinder(Binder):
     def column(self, node: Column) -> Node:
         check_columns(self._schema, (node.name,), where=self._where)
         column = self.arrow[node.name] = self._schema.field(node.name).type
-        return Column(node.name, kind_of(column), is_native(column))
+        return typed_column(node.name, column)
 
 
-def is_native(column: pa.DataType) -> bool:
-    """Whether Spark reads an Arrow type as the kind that it computes in."""
-    return column in (pa.int64(), pa.float64())
+def typed_column(name: str, column: pa.DataType) -> Column:
+    """A column of an Arrow type."""
+    plain = column.value_type if pa.types.is_dictionary(column) else column
+    return Column(name, kind_of(column), column in (pa.int64(), pa.float64()), pa.types.is_uint64(plain))
 
 
 def _kind_of_all(nodes: Sequence[Node]) -> Kind:

@@ -59,6 +59,19 @@ def leaf(column: pa.Array, kind: Kind) -> pa.Array:
     return column
 
 
+def unsigned_leaf(column: pa.Array) -> pa.Array:
+    """A column of whole numbers of 64 bits without a sign as what it is."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def cast_unsigned(value: pa.Array, wanted: Kind, bits: int) -> pa.Array:
+    """CAST of whole numbers without a sign to text, or to an integer: null beyond its bits."""
+    if wanted == "text":
+        return value.cast(pa.string())
+    fits = pc.less(value, pa.scalar(2 ** (bits - 1), pa.uint64()))
+    return pc.if_else(fits, value, pa.scalar(None, pa.uint64())).cast(pa.int64())
+
+
 def to_number(value: Any) -> Any:
     """A whole number (array or scalar) as a double, rounded to the nearest; a double as it is."""
     return value if value.type == pa.float64() else pc.cast(value, pa.float64(), safe=False)

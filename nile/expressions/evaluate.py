@@ -12,14 +12,23 @@ Pinned where engines differ (DuckDB's and Spark's common ground, tested against 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from nile.expressions.convert import MICROSECONDS_A_DAY, cast_values, in_nanoseconds, leaf, to_number
+from nile.expressions.comparing import compared, further
+from nile.expressions.convert import (
+    MICROSECONDS_A_DAY,
+    cast_unsigned,
+    cast_values,
+    in_nanoseconds,
+    leaf,
+    to_number,
+    unsigned_leaf,
+)
 from nile.expressions.functions import PLAIN
 from nile.expressions.lists.evaluation import joined_lists, list_value, repeated
 from nile.expressions.lists.functions import LISTS
@@ -32,7 +41,6 @@ from nile.expressions.tree import (
     Cast,
     Column,
     Compare,
-    Comparison,
     Constant,
     In,
     IsNull,
@@ -42,6 +50,7 @@ from nile.expressions.tree import (
     Node,
     Not,
     Piece,
+    are_whole,
     whole_numbers,
 )
 from nile.summaries.heavy import pa, pc
@@ -69,7 +78,7 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
         case Constant():
             return _constant(node)
         case Column():
-            return leaf(batch.column(batch.schema.get_field_index(node.name)), node.kind)
+            return leaf(_column(node, batch), node.kind)
         case Logic():
             combine = pc.and_kleene if node.operator == "AND" else pc.or_kleene
             return reduce(combine, [_value(item, batch) for item in node.items])
@@ -78,10 +87,10 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
         case IsNull():
             return pc.is_null(_value(node.item, batch))
         case Compare():
-            return _compared(node.operator, *_alike(batch, node.left, node.right))
+            return compared(node.operator, *_comparable(batch, node.left, node.right))
         case Between():
-            item, low, high = _alike(batch, node.item, node.low, node.high)
-            return pc.and_kleene(_compared(">=", item, low), _compared("<=", item, high))
+            item, low, high = _comparable(batch, node.item, node.low, node.high)
+            return pc.and_kleene(compared(">=", item, low), compared("<=", item, high))
         case In():
             return _in(node, batch)
         case Like():
@@ -91,9 +100,15 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
         case Call():
             return _call(node, batch)
         case Cast():
+            if isinstance(node.item, Column) and node.item.unsigned and node.kind in ("text", "integer"):
+                return cast_unsigned(unsigned_leaf(_column(node.item, batch)), node.kind, node.bits)
             return cast_values(_value(node.item, batch), node.item.kind, node.kind, node.bits)
         case Case():
             return _case(node, batch)
+
+
+def _column(node: Column, batch: pa.RecordBatch) -> pa.Array:
+    return batch.column(batch.schema.get_field_index(node.name))
 
 
 _ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
@@ -128,63 +143,29 @@ def _alike(batch: pa.RecordBatch, *nodes: Node) -> list[Value]:
     return values
 
 
-def _compared(operator: Comparison, left: Value, right: Value) -> Value:
-    if left.type == pa.float64():
-        return _compared_numbers(operator, left, right)
-    functions = {
-        "=": pc.equal,
-        "<>": pc.not_equal,
-        "<": pc.less,
-        "<=": pc.less_equal,
-        ">": pc.greater,
-        ">=": pc.greater_equal,
-    }
-    return functions[operator](left, right)
+def _comparable(batch: pa.RecordBatch, *nodes: Node) -> list[Value]:
+    """The same of what is compared, where whole numbers without a sign stay what they are."""
+    if not are_whole(nodes):
+        return _alike(batch, *nodes)
+    plain = min(whole_numbers(nodes), default=0) >= 0 and all(
+        isinstance(node, Constant) or node.kind == "number" for node in nodes
+    )
+    kind = pa.uint64() if plain else pa.decimal128(20, 0)
+    return [_whole_value(node, batch, kind) for node in nodes]
 
 
-def _compared_numbers(operator: Comparison, left: Value, right: Value) -> Value:
-    """Comparison of doubles in their total order: NaN last and equal to itself."""
-    if _is_number(right):
-        return _compared_with(operator, left, right)
-    if _is_number(left):
-        return _compared_with(_MIRRORED[operator], right, left)
-    if operator in ("=", "<>"):
-        equal = pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
-        return equal if operator == "=" else pc.invert(equal)
-    if operator in (">", "<="):
-        left, right = right, left
-    less = pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
-    return less if operator in ("<", ">") else pc.invert(less)
-
-
-_MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def _compared_with(operator: Comparison, value: Value, number: pa.Scalar) -> Value:
-    """The same with a number that is not NaN: what Arrow calls false of NaN is right, or all but."""
-    match operator:
-        case "=":
-            return pc.equal(value, number)
-        case "<>":
-            return pc.invert(pc.equal(value, number))
-        case "<":
-            return pc.less(value, number)
-        case "<=":
-            return pc.less_equal(value, number)
-        case ">":
-            return pc.invert(pc.less_equal(value, number))
-        case ">=":
-            return pc.invert(pc.less(value, number))
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, pa.Scalar) and value.is_valid and not math.isnan(value.as_py())
+def _whole_value(node: Node, batch: pa.RecordBatch, kind: pa.DataType) -> Value:
+    if isinstance(node, Constant):
+        return pa.scalar(node.value if node.value is None or kind == pa.uint64() else Decimal(node.value), kind)
+    if isinstance(node, Column) and node.unsigned:
+        return unsigned_leaf(_column(node, batch)).cast(kind)
+    return _value(node, batch).cast(kind)
 
 
 def _in(node: In, batch: pa.RecordBatch) -> Value:
-    item, *choices = _alike(batch, node.item, *node.choices)
+    item, *choices = _comparable(batch, node.item, *node.choices)
     if isinstance(item, pa.Scalar) or not all(isinstance(choice, pa.Scalar) for choice in choices):
-        return reduce(pc.or_kleene, [_compared("=", item, choice) for choice in choices])
+        return reduce(pc.or_kleene, [compared("=", item, choice) for choice in choices])
     values = pa.array([choice.as_py() for choice in choices if choice.is_valid], item.type)
     if item.type == pa.float64():
         # Hashing tells -0.0 from 0.0 and one NaN from another; comparing does not.
@@ -308,12 +289,6 @@ def _case(node: Case, batch: pa.RecordBatch) -> Value:
     return result
 
 
-def _further(operator: Comparison, one: Value, other: Value) -> Value:
-    """The greater or lesser of two values; what is null does not count."""
-    further = pc.fill_null(_compared(operator, other, one), False)
-    return pc.if_else(pc.or_(pc.is_null(one), further), pc.coalesce(other, one), one)
-
-
 def _rounded(node: Call, value: Value) -> Value:
     """round(), floor(), ceil() and sqrt() of doubles; round() goes half away from zero, as C and DuckDB do."""
     numbers, null = _as_numpy(value)
@@ -373,10 +348,10 @@ def _call(node: Call, batch: pa.RecordBatch) -> Value:
     if node.function == "coalesce":
         return pc.coalesce(*_alike(batch, *node.arguments))
     if node.function in ("greatest", "least"):
-        return reduce(partial(_further, ">" if node.function == "greatest" else "<"), _alike(batch, *node.arguments))
+        return reduce(partial(further, ">" if node.function == "greatest" else "<"), _alike(batch, *node.arguments))
     if node.function == "nullif":
         first, second = _alike(batch, *node.arguments)
-        same = pc.fill_null(_compared("=", first, second), False)
+        same = pc.fill_null(compared("=", first, second), False)
         value = _value(node.arguments[0], batch)
         return pc.if_else(same, pa.scalar(None, value.type), value)
     if node.function == "concat":

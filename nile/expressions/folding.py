@@ -35,9 +35,8 @@ def fold(node: Node) -> Node:
 
 def _widened(node: Node) -> Node:
     """A whole number that was computed beside numbers is one of them, as one that was written there."""
-    alike = isinstance(node, nodes.Compare | nodes.Between | nodes.In) and any(
-        child.kind == "number" for child in children_of(node)
-    )
+    compared = list(children_of(node)) if isinstance(node, nodes.Compare | nodes.Between | nodes.In) else []
+    alike = any(child.kind == "number" for child in compared) and not nodes.are_whole(compared)
     if not alike and not (isinstance(node, nodes.Arithmetic | nodes.Call | nodes.Case) and node.kind == "number"):
         return node
     if isinstance(node, nodes.Call) and node.function not in _ALIKE:

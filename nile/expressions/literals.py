@@ -12,7 +12,7 @@ from nile.expressions.places import Fault
 from nile.expressions.tree import Constant, Kind, Piece
 from nile.summaries.errors import ConfigError
 
-__all__ = ["read_interval", "read_number", "read_parameter", "read_pattern", "read_time"]
+__all__ = ["beyond", "read_interval", "read_number", "read_parameter", "read_pattern", "read_time"]
 
 MAX_PATTERN = 1_000
 _DAY = 86_400 * NS_PER_SECOND
@@ -21,11 +21,11 @@ _LAST_INSTANT = 2_932_897 * _DAY  # 1 January of year 10000
 
 
 def read_number(digits: str) -> Constant:
-    """An unsigned number as written.  Raises Fault beyond 64 bits or a double."""
+    """An unsigned number as written.  Raises Fault beyond 64 bits, those without a sign, or a double."""
     if digits.isdecimal():
-        if len(digits) > 100 or int(digits) >= 2**63:
-            raise Fault(f"the whole number {digits[:40]} is beyond 64 bits; write {digits[:40]}.0")
-        return Constant(int(digits), "integer")
+        if len(digits) > 100 or int(digits) >= 2**64:
+            raise beyond(digits[:40])
+        return Constant(int(digits), "integer" if int(digits) < 2**63 else "number")
     try:
         value = float(digits)
     except ValueError:
@@ -33,6 +33,11 @@ def read_number(digits: str) -> Constant:
     if math.isinf(value):
         raise Fault(f"the number {digits[:40]} is beyond a double; write CAST('inf' AS DOUBLE)")
     return Constant(value, "number")
+
+
+def beyond(number: object) -> Fault:
+    """What a whole number is that 64 bits do not hold, or only without a sign."""
+    return Fault(f"the whole number {number} is beyond 64 bits; write {number}.0")
 
 
 def read_time(text: str, kind: Kind) -> Constant:
@@ -102,9 +107,9 @@ def read_parameter(value: Any) -> Constant:
     if isinstance(value, bool):
         return Constant(value, "boolean")
     if isinstance(value, int):
-        if not -(2**63) <= value < 2**63:
+        if not -(2**63) <= value < 2**64:
             raise Fault("needed a parameter of 64 bits; got a larger whole number; pass a float")
-        return Constant(value, "integer")
+        return Constant(value, "integer" if value < 2**63 else "number")
     if isinstance(value, float):
         return Constant(value, "number")
     if isinstance(value, str):

@@ -7,9 +7,9 @@ from typing import Any
 
 from nile.expressions.allowed import NAMED
 from nile.expressions.functions import Literal, regex_fault
-from nile.expressions.parsed_nodes import own_start, sql_of, start_of
 from nile.expressions.places import Fault
 from nile.expressions.time_functions import format_fault
+from nile.expressions.tokens import own_start, sql_of, start_of
 from nile.expressions.tree import Constant, Node
 
 __all__ = ["called", "check_literal"]

@@ -52,9 +52,11 @@ def spark_text(node: Node) -> str:
         case nodes.Constant():
             return _constant(node)
         case nodes.Compare():
-            return f"({spark_text(node.left)} {node.operator} {spark_text(node.right)})"
+            left, right = _comparable(node.left, node.right)
+            return f"({left} {node.operator} {right})"
         case nodes.Between():
-            return f"({spark_text(node.item)} BETWEEN {spark_text(node.low)} AND {spark_text(node.high)})"
+            item, low, high = _comparable(node.item, node.low, node.high)
+            return f"({item} BETWEEN {low} AND {high})"
         case nodes.Logic():
             return "(" + f" {node.operator} ".join(map(spark_text, node.items)) + ")"
         case nodes.Not():
@@ -62,7 +64,8 @@ def spark_text(node: Node) -> str:
         case nodes.IsNull():
             return f"({spark_text(node.item)} IS NULL)"
         case nodes.In():
-            return f"({spark_text(node.item)} IN ({', '.join(map(spark_text, node.choices))}))"
+            item, *choices = _comparable(node.item, *node.choices)
+            return f"({item} IN ({', '.join(choices)}))"
         case nodes.Like():
             item = spark_text(node.item)
             return f"({f'lower({item})' if node.ignore_case else item} LIKE {_pattern(node)})"
@@ -77,8 +80,18 @@ def spark_text(node: Node) -> str:
             return f"(CASE {' '.join(branches)} ELSE {spark_text(node.default)} END)"
 
 
+def _comparable(*items: Node) -> list[str]:
+    """What is compared; whole numbers without a sign, which Spark has as decimals, as they are."""
+    whole = nodes.are_whole(items)
+    return [_name(each) if whole and isinstance(each, Column) and each.unsigned else spark_text(each) for each in items]
+
+
+def _name(node: Column) -> str:
+    return "`" + node.name.replace("`", "``") + "`"
+
+
 def _column(node: Column) -> str:
-    name = "`" + node.name.replace("`", "``") + "`"
+    name = _name(node)
     if node.native or node.kind not in ("integer", "number"):
         return name
     return f"CAST({name} AS {_TYPES[node.kind]})"
@@ -99,6 +112,8 @@ def _constant(node: nodes.Constant) -> str:
         moment = datetime(1970, 1, 1) + timedelta(microseconds=int(value))
         shown = moment.isoformat(" ", "microseconds") if node.kind == "timestamp" else moment.date().isoformat()
         return f"{_TYPES[node.kind]} '{shown}'"
+    if nodes.is_beyond(node):
+        return f"{value}BD"
     if isinstance(value, int):
         return f"({value}L)" if value < 0 else f"{value}L"
     if not math.isfinite(value):
@@ -196,7 +211,8 @@ _ROUNDED: dict[str, Callable[[nodes.Call], str]] = {
 
 
 def _cast(node: nodes.Cast) -> str:
-    item = spark_text(node.item)
+    unsigned = isinstance(node.item, Column) and node.item.unsigned and node.kind == "integer"
+    item = _name(node.item) if unsigned and isinstance(node.item, Column) else spark_text(node.item)
     if node.kind == "text" and node.item.kind in ("number", "timestamp", "date"):
         raise ExpressionError(
             f"needed a CAST that Spark knows alike; got a {node.item.kind} as text; compare the {node.item.kind} itself"
@@ -208,7 +224,7 @@ def _cast(node: nodes.Cast) -> str:
         if node.kind == "date":
             item = f"try_cast({item} AS TIMESTAMP)"
     if node.kind == "integer":
-        if node.item.kind == "number":
+        if node.item.kind == "number" and not unsigned:
             item = f"rint({item})"
         whole = f"try_cast({item} AS {_INTEGERS[node.bits]})"
         return whole if node.bits == 64 else f"CAST({whole} AS BIGINT)"

@@ -9,8 +9,8 @@ from nile.expressions.allowed import CALLED, PARTS
 from nile.expressions.functions import PLAIN
 from nile.expressions.lists.spellings import LIST_NAMES, LIST_SPELLINGS, list_call
 from nile.expressions.named_functions import check_literal
-from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault
+from nile.expressions.tokens import start_of
 from nile.expressions.tree import Arithmetic, Call, Cast, Compare, Constant, IsNull, Logic, Node, Not
 
 __all__ = ["SPELLINGS", "Takes", "called_by_name"]

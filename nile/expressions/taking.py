@@ -29,10 +29,9 @@ from nile.expressions.lists.functions import LISTS
 from nile.expressions.lists.values import list_of
 from nile.expressions.literals import read_interval, read_number, read_parameter, read_pattern, read_time
 from nile.expressions.named_functions import called, check_literal
-from nile.expressions.parsed_nodes import own_start, sql_of, start_of
 from nile.expressions.places import Fault, Parameter
 from nile.expressions.spellings import SPELLINGS, Takes, called_by_name
-from nile.expressions.tokens import MAX_DEPTH
+from nile.expressions.tokens import MAX_DEPTH, own_start, sql_of, start_of
 from nile.expressions.tree import Column, Node, children_of, parts_of
 
 __all__ = ["Taker", "start_of"]

@@ -1,4 +1,4 @@
-"""Text to tokens: sqlglot's public tokenizer, and what is refused before anything parses.
+"""Text to tokens: sqlglot's public tokenizer, and what is refused before anything parses; where parsed nodes stand.
 
 A statement is at most 64 KiB and nested at most 64 deep, which keeps every later phase's recursion shallow; signs
 that no statement of Nile has are refused here, so that what they stand for never meets a parser.
@@ -9,12 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from nile.expressions.places import Fault
 from nile.summaries.heavy import sqlglot
 from nile.summaries.heavy import sqlglot_errors as errors
 
-__all__ = ["DIALECT", "MAX_DEPTH", "MAX_LENGTH", "Token", "check_text", "plain_signs", "split_statements", "tokens_of"]
+__all__ = [
+    "DIALECT",
+    "MAX_DEPTH",
+    "MAX_LENGTH",
+    "Token",
+    "check_text",
+    "own_start",
+    "plain_signs",
+    "split_statements",
+    "sql_of",
+    "start_of",
+    "tokens_of",
+]
 
 DIALECT = "duckdb"
 MAX_LENGTH = 64 * 1024
@@ -148,3 +161,29 @@ def is_blank(text: str) -> bool:
 def ends(tokens: Iterable[Token]) -> int:
     """Where the last of them ends; 0 for none."""
     return max((token.end for token in tokens), default=0)
+
+
+def start_of(node: Any) -> int | None:
+    """The offset in the text of the first part of a node of sqlglot's that knows its own; None: none does."""
+    own = own_start(node)
+    if own is not None:
+        return own
+    starts = [start for start in map(own_start, node.walk()) if start is not None] if hasattr(node, "walk") else []
+    return min(starts, default=None)
+
+
+def own_start(node: Any) -> int | None:
+    """The offset in the text of a node itself, where it knows one."""
+    meta = getattr(node, "_meta", None)
+    start = meta.get("start") if meta else None
+    return start if isinstance(start, int) else None
+
+
+def sql_of(node: Any) -> str:
+    """A node as SQL, for a message."""
+    if node is None:
+        return "nothing"
+    try:
+        return str(node.sql(dialect=DIALECT, unsupported_level=errors.ErrorLevel.IGNORE))[:80]
+    except (ValueError, RecursionError):
+        return type(node).__name__.upper()

@@ -6,7 +6,7 @@ construct that is not here cannot reach data, files or code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -48,11 +48,15 @@ date_trunc's unit are constants."""
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by its exact name; `native` if Spark reads it as BIGINT or DOUBLE and need not widen it."""
+    """A column by its exact name; `native` if Spark reads it as BIGINT or DOUBLE and need not widen it.
+
+    unsigned: of whole numbers of 64 bits without a sign, which are numbers, but compared and cast as what they are.
+    """
 
     name: str
     kind: Kind = "unknown"
     native: bool = False
+    unsigned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,23 @@ def parts_of(node: Node) -> Iterator[Node]:
         elif isinstance(current, Node):
             yield current
             waiting.extend(reversed([getattr(current, item.name) for item in fields(current)]))
+
+
+def is_beyond(node: Node) -> bool:
+    """Whether it is a literal of a whole number beyond 64 bits with a sign."""
+    return isinstance(node, Constant) and node.kind == "number" and type(node.value) is int
+
+
+def are_whole(nodes: Iterable[Node]) -> bool:
+    """Whether nodes are to be compared as whole numbers though some are numbers: columns of 64 bits without a sign."""
+    some = False
+    for node in nodes:
+        unsigned = isinstance(node, Column) and node.unsigned
+        literal = isinstance(node, Constant) and (node.value is None or (type(node.value) is int and node.value >= 0))
+        if not (unsigned or node.kind == "integer" or (literal and node.kind in ("null", "number"))):
+            return False
+        some = some or unsigned
+    return some
 
 
 def whole_numbers(nodes: Sequence[Node]) -> list[int]:

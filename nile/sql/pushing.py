@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nile.expressions.binding import is_native, kind_of
+from nile.expressions.binding import typed_column
 from nile.expressions.folding import fold
 from nile.expressions.tree import Column, Compare, Constant, Node, Not, columns_of, conjunction, conjuncts, rename
 from nile.sql import plan as ops
@@ -281,4 +281,4 @@ def _only_renames(plan: ops.Project) -> bool:
 
 
 def _column(field: Field) -> Column:
-    return Column(field.name, kind_of(field.type), is_native(field.type))
+    return typed_column(field.name, field.type)

@@ -322,7 +322,7 @@ def _compared(node: Node) -> tuple[Compared, ...] | None:
             return _compared(Logic("AND", (Compare(">=", item, low), Compare("<=", item, high))))
         case Compare(operator, Constant() as one, Column() as other):
             return _compared(Compare(MIRRORED[operator], other, one))
-        case Compare(operator, Column(name, "number"), Constant(int() | float() as value, "integer" | "number")):
+        case Compare(operator, Column(name, "number", unsigned=False), Constant(int() | float() as value)):
             return None if isnan(value) else (Compared(name, operator, float(value)),)
         case Compare(operator, Column(name, "integer"), Constant(int() as value, "integer")):
             return (Compared(name, operator, value),)

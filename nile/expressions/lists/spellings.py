@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from nile.expressions.lists.functions import LISTS, SLICE_END
-from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault
+from nile.expressions.tokens import start_of
 from nile.expressions.tree import Call, Constant, Node
 
 __all__ = ["LIST_NAMES", "LIST_SPELLINGS", "list_call"]

@@ -10,7 +10,7 @@ from typing import Any
 from nile.aggregates.catalogue import CATALOGUE
 from nile.aggregates.results import result_type
 from nile.base.plain import can_be_equal, can_be_ordered
-from nile.expressions.binding import Binder, is_native, kind_of
+from nile.expressions.binding import Binder, kind_of, typed_column
 from nile.expressions.folding import fold
 from nile.expressions.lists.binding import as_list
 from nile.expressions.lists.values import element_kind, is_list
@@ -89,7 +89,7 @@ class Grouping:
         """A value over the sources' columns as one over the groups'.  Raises Fault where it is not the same in one."""
         key = self._keys.get(node)
         if key is not None:
-            return Column(key.name, kind_of(key.field.type), is_native(key.field.type))
+            return typed_column(key.name, key.field.type)
         if node in self._absent:
             return self._absent[node]
         if isinstance(node, Column) and node.name in self._fields:
@@ -241,7 +241,7 @@ class ExpressionBinder(Binder):
             return inner.bind(self._aliases[alias[0]].node)
         self._places.setdefault(field.name, reference.start)
         self.arrow[field.name] = field.type
-        return Column(field.name, kind_of(field.type), is_native(field.type))
+        return typed_column(field.name, field.type)
 
     def _element(self, written: Node, start: int) -> Node:
         """An element of a list that is unnested in SELECT."""
@@ -390,7 +390,7 @@ def type_of(node: Node, fields: Mapping[str, Field]) -> pa.DataType:
 
 
 def _item_column(item: AggregateItem) -> Column:
-    return Column(item.name, kind_of(item.field.type), is_native(item.field.type))
+    return typed_column(item.name, item.field.type)
 
 
 def _text(node: Node) -> str:

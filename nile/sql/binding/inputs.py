@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Literal
 
-from nile.expressions.binding import is_native, kind_of
+from nile.expressions.binding import kind_of, typed_column
 from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Node, columns_of, conjunction, rename
 from nile.sql import plan as ops
@@ -21,7 +21,7 @@ __all__ = ["Inputs", "column_of", "common", "joined_plan", "moved_names", "using
 
 def column_of(field: Field) -> Column:
     """A column of a plan as an expression."""
-    return Column(field.name, kind_of(field.type), is_native(field.type))
+    return typed_column(field.name, field.type)
 
 
 class Inputs:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from nile.aggregates.catalogue import CATALOGUE
 from nile.aggregates.results import result_type
 from nile.base.plain import can_be_ordered
-from nile.expressions.binding import is_native, kind_of
+from nile.expressions.binding import typed_column
 from nile.expressions.folding import fold
 from nile.expressions.places import Fault
 from nile.expressions.tree import Column, Constant, Node
@@ -63,7 +63,7 @@ class Overs:
             field = Field(f"_over{len(self._known)}", kind)
             self._known[same] = OverItem(field, *same)
         field = self._known[same].field
-        return Column(field.name, kind_of(field.type), is_native(field.type))
+        return typed_column(field.name, field.type)
 
     def over(self, plan: ops.Plan) -> ops.Plan:
         """The rows with the functions' values behind them."""

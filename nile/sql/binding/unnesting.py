@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nile.expressions.binding import is_native, kind_of
+from nile.expressions.binding import typed_column
 from nile.expressions.lists.values import element_kind
 from nile.expressions.places import Fault, NotYetFault
 from nile.expressions.tree import Call, Case, Column, Compare, Constant, Node, columns_of, conjuncts
@@ -31,7 +31,7 @@ class Unnests:
         if node not in self._known:
             self._known[node] = Item(Field(f"_unnest{len(self._known)}", kind), node)
         field = self._known[node].field
-        return Column(field.name, kind_of(field.type), is_native(field.type))
+        return typed_column(field.name, field.type)
 
     def over(self, plan: Plan) -> Plan:
         """The rows, each once for each element."""
@@ -77,7 +77,7 @@ def unnested(
     called = source.columns[0] if source.columns else source.alias
     if len(source.columns) > 1:
         raise Fault(f"needed one name for the elements in {source.alias}; got {len(source.columns)}", source.start)
-    last = Item(Field(f"c{len(items)}", kind), Column("_unnest0", kind_of(kind), is_native(kind)))
+    last = Item(Field(f"c{len(items)}", kind), typed_column("_unnest0", kind))
     made = derived("_list", ops.Project(ops.Unnest(plan, (element,)), (*items, last)), (), source.start)
     moved = {
         field.name: made.columns[item.name] for field, item in zip(plan.fields if names else (), items, strict=True)

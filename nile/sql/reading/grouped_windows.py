@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault, NotYetFault
+from nile.expressions.tokens import start_of
 from nile.sql.reading.own_windows import SESSION, STREAM_FUNCTIONS
 from nile.summaries.heavy import exp
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nile.expressions.parsed_nodes import start_of
 from nile.expressions.places import Fault, NotYetFault
+from nile.expressions.tokens import start_of
 from nile.sql.reading.grouped_windows import grouped_windows
 from nile.summaries.heavy import exp
 
