@@ -16,7 +16,7 @@ from nile.sql.parameters import put_zeros
 from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.declaring import read_columns
 from nile.sql.reading.selecting import read_fragment
-from nile.sql.rewriting import rewrite
+from nile.sql.rewriting.rules import rewrite
 from nile.sql.statements import Delete, Insert, Punctuate, Update
 
 __all__ = ["read_delete", "read_insert", "read_punctuate", "read_update"]

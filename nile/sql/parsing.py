@@ -26,7 +26,7 @@ from nile.sql.reading.declaring import read_declare
 from nile.sql.reading.sensors import read_sensors
 from nile.sql.reading.sinks import read_address, read_using
 from nile.sql.reading.sources import read_source
-from nile.sql.rewriting import rewrite
+from nile.sql.rewriting.rules import rewrite
 from nile.sql.statements import (
     CreateMaterialized,
     CreateSink,

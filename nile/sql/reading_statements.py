@@ -19,7 +19,7 @@ from nile.sql.queries import QUERY_WORDS, read_query
 from nile.sql.reading.asked_again import AskedAgain
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading.sinks import read_address, read_using
-from nile.sql.rewriting import rewrite
+from nile.sql.rewriting.rules import rewrite
 from nile.sql.statements import Copy, Describe, Explain, Select, Statement, Summarize
 from nile.summaries.errors import SqlError
 

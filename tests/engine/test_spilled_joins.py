@@ -220,7 +220,7 @@ COUNTED = [
     "SELECT a.k, count(*) AS n, sum(b.f) AS s, count(b.s) AS c FROM a, b, few c WHERE a.k = b.k AND b.k = c.k "
     "GROUP BY a.k",
     "SELECT count(*) AS n, sum(b.d) AS s FROM a, b",
-    "SELECT count(*) AS n, sum(b.d) AS s FROM a, b WHERE a.k = b.k AND a.k < -100",
+    "SELECT count(*) AS n, sum(b.d) AS s FROM a, b WHERE a.k = b.k AND a.k + 0 < -100",
     "SELECT a.s FROM a, b WHERE a.k = b.k AND a.d = b.d GROUP BY a.s",
     "SELECT a.k, sum(b.k) AS n FROM a, b WHERE a.k = b.d GROUP BY a.k",  # int64 and int32
 ]

@@ -10,7 +10,7 @@ from sql_catalog import CATALOG
 from nile.expressions.tree import Compare, Constant, columns_of
 from nile.sql.plan import Distinct, Filter, Group, Join, Plan, Project, Query, Relation, Stream, walk
 from nile.sql.reading_statements import read_statement
-from nile.sql.rewriting import REWRITES
+from nile.sql.rewriting.rules import REWRITES
 from nile.sql.statements import Select
 
 

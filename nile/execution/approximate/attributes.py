@@ -20,7 +20,7 @@ from nile.sql import plan as ops
 from nile.sql.catalog import Catalog
 from nile.sql.expression_text import expression_text, identifier
 from nile.sql.plan import Filter, Join, Plan, Query, Stream, leaves_of, map_inputs
-from nile.sql.rewriting import pick_summaries
+from nile.sql.rewriting.rules import pick_summaries
 from nile.summaries.heavy import pa
 
 __all__ = ["attributed", "conditions_told"]

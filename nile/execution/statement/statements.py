@@ -31,6 +31,7 @@ from nile.sensors.source import SensorsSource
 from nile.sensors.table import TIME, SensorsSpec
 from nile.sensors.types import column_type
 from nile.sql.plan import Limit, Query, leaves_of
+from nile.sql.rewriting.implied import with_implied
 from nile.sql.statements import (
     Copy,
     CreateMaterialized,
@@ -128,6 +129,8 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
         answer.room = engine.room
         return answer
     options.check_exact()
+    schemas = {name: entry.schema for name, entry in engine.entries.items() if entry.is_stream}
+    query = replace(query, plan=with_implied(query.plan, schemas))
     choice = choose(query, options)
     schema = output_schema(query, choice.emit)
 

@@ -14,7 +14,7 @@ from nile.sql.binding.expression_binder import told_apart
 from nile.sql.binding.scope import Scope, ScopeSource, find
 from nile.sql.parsed import Reference
 from nile.sql.plan import Field, Plan
-from nile.sql.pushing import recognised
+from nile.sql.rewriting.pushing import recognised
 
 __all__ = ["Inputs", "column_of", "common", "joined_plan", "moved_names", "using"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 from nile.expressions.tree import Node, conjunction, conjuncts
 from nile.sql import plan as ops
 from nile.sql.plan import Plan
-from nile.sql.pushing import recognised
+from nile.sql.rewriting.pushing import recognised
 
 __all__ = ["links", "quantified"]
 

@@ -35,7 +35,7 @@ from nile.sql.binding.scope import Scope
 from nile.sql.binding.single import single
 from nile.sql.parsed import Block, Derived, Expression, Nested, Written
 from nile.sql.plan import Field, Plan
-from nile.sql.pushing import recognised
+from nile.sql.rewriting.pushing import recognised
 from nile.summaries.heavy import pa
 
 __all__ = ["Nesting"]

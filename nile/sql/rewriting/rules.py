@@ -1,4 +1,4 @@
-"""Rewriting: a bound query becomes cheaper but equivalent, by a tuple of pure functions."""
+"""The rules, in order: a tuple of pure functions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nile.base.durations import MAX_DURATION
 from nile.expressions.tree import columns_of
 from nile.sql.catalog import Catalog
 from nile.sql.plan import Constraint, Join, Plan, Query, Stream, map_inputs, walk
-from nile.sql.pruning import prune
-from nile.sql.pushing import merge_projections, push_selections
+from nile.sql.rewriting.pruning import prune
+from nile.sql.rewriting.pushing import merge_projections, push_selections
 
 __all__ = ["REWRITES", "rewrite"]
 

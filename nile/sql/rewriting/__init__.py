@@ -1,0 +1,1 @@
+"""Rewriting: a bound query becomes cheaper but equivalent, by pure functions."""

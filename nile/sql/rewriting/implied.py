@@ -1,0 +1,146 @@
+"""Conditions that follow from others through a join: what its partners must satisfy, too.
+
+A column that equals one of another input satisfies that one's conditions; a tuple within a window of one whose time is
+bounded has a bounded time.  Streams that are joined are selected from before they are, all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import TypeGuard
+
+from nile.expressions.tree import (
+    Between,
+    Column,
+    Compare,
+    Constant,
+    In,
+    Like,
+    Logic,
+    Node,
+    Not,
+    children_of,
+    columns_of,
+    conjunction,
+    conjuncts,
+    rename,
+)
+from nile.sql.plan import Field, Join, Outer, Plan, Relation, Rows, Stream, map_inputs
+from nile.summaries.heavy import pa
+
+__all__ = ["with_implied"]
+
+_COMPARES = (Between, Column, Compare, Constant, In, Like, Logic, Not)
+"""Of these alone a condition is that what is equal satisfies alike: -0.0 as 0.0."""
+_FROM = {"left": (0,), "anti": (0,), "mark": (0,), "right": (1,), "semi": (0, 1)}
+"""Whose conditions in an outer join their partners must satisfy."""
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_MOST = (1 << 63) // 1_000 - 1
+"""Microseconds of the latest time."""
+
+
+def with_implied(plan: Plan, schemas: Mapping[str, pa.Schema]) -> Plan:
+    """The plan with the conditions that follow, where they can be asked of a stream or a relation as it is read.
+
+    schemas: of the streams, by name.
+    """
+    plan = map_inputs(plan, lambda each: with_implied(each, schemas))
+    if isinstance(plan, Join):
+        inputs = list(plan.inputs)
+        for at, to, before, after in _reaches(plan):
+            _bound_times(inputs, at, to, (before, after), schemas)
+        _spread(inputs, plan.equal, range(len(inputs)))
+        return plan if inputs == list(plan.inputs) else replace(plan, inputs=tuple(inputs))
+    if isinstance(plan, Outer) and plan.kind in _FROM:
+        inputs = [plan.left, plan.right]
+        _spread(inputs, plan.equal, _FROM[plan.kind])
+        return plan if inputs == [plan.left, plan.right] else replace(plan, left=inputs[0], right=inputs[1])
+    return plan
+
+
+def _selectable(plan: Plan) -> TypeGuard[Stream | Relation]:
+    return isinstance(plan, Relation) or (isinstance(plan, Stream) and not isinstance(plan.window, Rows))
+
+
+def _selected(plan: Stream | Relation, conditions: Iterable[Node]) -> Stream | Relation:
+    own = conjuncts(plan.where)
+    added = [each for each in dict.fromkeys(conditions) if each not in own]
+    return replace(plan, where=conjunction([*own, *added])) if added else plan
+
+
+def _spread(inputs: list[Plan], equal: Sequence[tuple[str, str]], sources: Sequence[int]) -> None:
+    """Conditions on one column go to those that equal it, until there is no other."""
+    fields = {field.name: (at, field.type) for at, each in enumerate(inputs) for field in each.fields}
+    pairs = [pair for one in equal for pair in (one, one[::-1])]
+    before: list[Plan] = []
+    while before != inputs:
+        before = list(inputs)
+        for given, other in pairs:
+            (at, kind), (to, wanted) = fields[given], fields[other]
+            source, target = inputs[at], inputs[to]
+            if at in sources and kind == wanted and _selectable(source) and _selectable(target):
+                inputs[to] = _selected(target, _renamed(source.where, given, other))
+
+
+def _renamed(where: Node | None, given: str, other: str) -> Iterator[Node]:
+    for each in conjuncts(where):
+        if columns_of(each) == (given,) and _compares(each):
+            yield rename(each, lambda column: replace(column, name=other))
+
+
+def _compares(node: Node) -> bool:
+    return isinstance(node, Like) or (isinstance(node, _COMPARES) and all(map(_compares, children_of(node))))
+
+
+def _reaches(plan: Join) -> Iterator[tuple[int, int, int, int]]:
+    """(an input, another, how much earlier its partners there may be, how much later), ns."""
+    for each in plan.constraints:
+        yield each.left, each.right, each.window, each.window
+        yield each.right, each.left, each.window, each.window
+    windows = {at: each.window for at, each in enumerate(plan.inputs) if isinstance(each, Stream)}
+    for at, to in permutations(windows, 2) if not plan.constraints else ():
+        own, other = windows[at], windows[to]
+        if isinstance(own, int) and isinstance(other, int):  # the earlier one is still in its window
+            yield at, to, other, own
+
+
+def _bound_times(
+    inputs: list[Plan], at: int, to: int, reach: tuple[int, int], schemas: Mapping[str, pa.Schema]
+) -> None:
+    """Times of `to` are bounded by those of `at`, so many ns further."""
+    source, target = inputs[at], inputs[to]
+    if _selectable(source) and _selectable(target) and isinstance(source, Stream) and isinstance(target, Stream):
+        time = Field(f"{target.alias}.{target.time}", schemas[target.name].field(target.time).type)
+        bounds = list(_further(source, time.name, *reach))
+        if not bounds or time.type != schemas[source.name].field(source.time).type:
+            return
+        if all(field.name != time.name for field in target.fields):
+            target = replace(target, fields=(*target.fields, time))
+        inputs[to] = _selected(target, bounds)
+
+
+def _further(source: Stream, time: str, before: int, after: int) -> Iterator[Node]:
+    """The bounds of a stream's times as bounds of the column `time`, so many ns earlier and later."""
+    for operator, column, bound in _bounds(source.where, f"{source.alias}.{source.time}"):
+        low = operator in (">", ">=")
+        value = bound + before // -1_000 if low else bound - after // -1_000
+        if abs(value) <= _MOST:
+            yield Compare(">=" if low else "<=", replace(column, name=time), Constant(value, "timestamp"))
+
+
+def _bounds(where: Node | None, name: str) -> Iterator[tuple[str, Column, int]]:
+    """(operator, the column of that name, microseconds) of the conditions that bound it by a time."""
+    for each in conjuncts(where):
+        found: list[tuple[str, Node, Node]] = []
+        if isinstance(each, Between):
+            found = [(">=", each.item, each.low), ("<=", each.item, each.high)]
+        elif isinstance(each, Compare):
+            found = [(each.operator, each.left, each.right), (_TURNED.get(each.operator, ""), each.right, each.left)]
+        for operator, column, bound in found:
+            if not isinstance(column, Column) or column.name != name or not isinstance(bound, Constant):
+                continue
+            if operator in _TURNED and bound.kind == "timestamp" and isinstance(bound.value, int):
+                for one in ("<=", ">=") if operator == "=" else (operator,):
+                    yield one, column, bound.value
