@@ -52,14 +52,6 @@ def test_the_outliers_are_those_of_all_tuples(kind: str, shared: float, window: 
         assert pairs(part, cap) == pairs(whole, cap)
 
 
-def test_places_of_tuples_that_came_in_are_told() -> None:
-    two = joined("int, far apart", 0.3, 3, 60.0)
-    moved = tuple(np.arange(N) * 2 + side for side in (0, 1))
-    found = pairs(counted_shared(two, (moved[0], moved[1])), 4)
-    assert found
-    assert found == {(2 * left, 2 * right + 1) for left, right in pairs(counted_shared(two), 4)}
-
-
 def test_the_first_of_an_answer_in_order_are_its_first() -> None:
     draw = np.random.default_rng(5)
     db = nile.connect()

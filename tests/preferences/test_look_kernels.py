@@ -38,9 +38,9 @@ def test_who_comes_in_is_told_by_hashes_of_keys_and_places(nulls: bool, thinned:
     level = np.array([0, 1 << 31, 1 << 30], np.uint64)
     coin = np.array([1 << 31, 1 << 30 if thinned else 1 << 31, 1 << 31], np.uint64)
     place, time, word = (np.empty(n + 1, np.int64) for _ in range(3))
-    came, (hashes, tossed) = np.empty(n + 1, np.uint8), np.empty((2, block), np.uint64)
+    came, hashes = np.empty(n + 1, np.uint8), np.empty(block, np.uint64)
     m = admit(
-        words, valid, ts, seed, shift, stratum, level, coin, tossing, hashes, tossed, place, time, word, came
+        words, valid, ts, seed, shift, stratum, level, coin, tossing, hashes, place, time, word, came
     )  # fmt: skip
     expected = []
     for i in range(n):

@@ -97,6 +97,7 @@ def test_a_file_that_is_none_is_replaced(written: str, monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "_TUPLES", 1 << 13)
+    monkeypatch.setattr(calibrating, "_MANY", 1 << 13)
     monkeypatch.setattr(calibrating, "_KNOTS", (4, 8))
     monkeypatch.setattr(calibrating, "_DISTINCT", (4, 8))
     monkeypatch.setattr(calibrating, "_WITHIN", (6, 10))
@@ -107,7 +108,7 @@ def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     for field in fields(Prices):
         value: Any = getattr(found, field.name)
         assert all(ns > 0.0 for _, ns in value) if isinstance(value, tuple) else value > 0.0
-    measured = {field.name for field in fields(Prices)} - {"promise", "start", "solve"}
+    measured = {field.name for field in fields(Prices)} - {"promise", "start"}
     assert all(getattr(found, name) != getattr(PRICES, name) for name in measured)
 
 
@@ -125,13 +126,13 @@ def test_prices_decide_what_runs_and_the_same_prices_find_the_same() -> None:
         keys = (300 * np.random.default_rng(seed).random(4_000) ** 3.0).astype(np.int64)
         db.register(name, pa.table({"t": np.arange(4_000.0), "k": keys}), time="t")
     query = db.join("a", "b", on="k", window="600 s").prefer("desc").using(costs="machine")
-    free = replace(PRICES, start=0.0, begin=0.0, seen=5.0, weigh=0.1)
+    free = replace(PRICES, start=0.0, begin=0.0, seen=2.0, weigh=0.04)
     ways = []
     for prices in (free, replace(free, look=1e6), PRICES):
         keep(prices)
-        answer = query.run(0.5)
+        answer = query.run(0.3)
         ways.append(answer.strategy.split("*")[1].split(":")[0].strip())
-        assert answer.to_arrow().equals(query.run(0.5).to_arrow())
+        assert answer.to_arrow().equals(query.run(0.3).to_arrow())
     # A pass that looks at keys must pay, and so must deciding at all; the first part needs no such pass.
-    assert ways == ["keys", "prefix", "counts"]
+    assert ways == ["keys", "prefix", "exact"]
     assert len(answer.to_arrow()) == len(query.run(1.0).to_arrow())

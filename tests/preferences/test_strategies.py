@@ -28,7 +28,9 @@ PREFERENCES = ("desc", "weighted", "asc")
 def _without_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs as small as these would be answered whole: a look costs more than their join, and every run is granted
     something beside its fraction."""
-    monkeypatch.setattr(choice, "machine_prices", lambda: replace(PRICES, start=0.0, begin=0.0, solve=0.0, weigh=0.5))
+    monkeypatch.setattr(
+        choice, "machine_prices", lambda: replace(PRICES, start=0.0, begin=0.0, solve=0.0, seen=2.0, weigh=0.2)
+    )
 
 
 def _keys(seed: int, skew: float = 0.9) -> Array:

@@ -276,7 +276,7 @@ def sampled(joined: Joinable, share: float, seed: int, *, coins: bool = False) -
     whole, none = 1 << 31, np.zeros(2, np.uint8)
     part = round(share * whole)
     level, coin = (np.array([rate], np.uint64) for rate in ((whole, part) if coins else (part, whole)))
-    room: tuple[Array, Array] = (np.empty(1024, np.uint64), np.empty(1024, np.uint64))
+    room = np.empty(1024, np.uint64)
     sides = []
     for side, stream in enumerate(joined.streams):
         words, valid = key_words(stream.key)
@@ -284,7 +284,7 @@ def sampled(joined: Joinable, share: float, seed: int, *, coins: bool = False) -
         place, ts, word = (roomy(n + 1) for _ in range(3))
         came = roomy(n + 1, np.uint8)
         tossed = int(np.random.default_rng([seed + 1, side]).integers(1 << 62))
-        m = admit(words, valid, stream.ts, seed, 63, none, level, coin, tossed, *room, place, ts, word, came)
+        m = admit(words, valid, stream.ts, seed, 63, none, level, coin, tossed, room, place, ts, word, came)
         at = place[:m]
         key = stream.key.take(pa.array(at)) if is_hashed(stream.key.type) else pa.chunked_array([pa.array(word[:m])])
         sides.append(replace(stream, ts=ts[:m], key=key, carried=None, rows=at))

@@ -1,8 +1,10 @@
-"""The pairs of two streams one key after the other, those of the most promising keys first."""
+"""The pairs of two streams one key after the other: those of the most promising keys first, drawn ones, or outliers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.strategies.key_kernels")
 
-__all__ = ["KeyPairs"]
+__all__ = ["KeyLists", "KeyOutliers", "KeyPairs"]
 
 Array = np.ndarray[Any, Any]
 _ROOM = BLOCK
@@ -33,58 +35,123 @@ _LONG = 64
 _NONE = np.zeros(0, np.int64)
 
 
-class KeyPairs:
-    """Two streams listed by key, whose pairs are counted key by key before any is written.
+class KeyLists:
+    """Two streams listed by key, with times and keys beside.
 
     In the order in which pairs complete every tuple is looked up, and each pair gathers its times and its key from all
-    over the window.  Key after key a pair is copied from what lies beside that of the pair before: a third of the cost.
-    pairs: how many there are.  Cost: a pass along the lists, then O(pairs).  Memory: 16
-    bytes a tuple and 24 a key.
+    over the window.  Key after key a pair is copied from what lies beside that of the pair before.
     """
 
     def __init__(self, lists: Lists, ts: tuple[Array, Array], window: int | None, keys: Any) -> None:
         """lists: of one thread; ts: int64 ns, times by what tuples are told as in the lists; window: ns or None;
         keys: an Arrow array, by what left tuples are told as."""
-        rows = lists.rows[0]
+        self._window = -1 if window is None else window
+        self._rows = rows = lists.rows[0]
         left, right = (own[: int(rows[-1, side]) if rows.shape[0] else 0] for side, own in enumerate(lists.listed))
         self._listed: tuple[Array, Array] = left, right
-        self._times: tuple[Array, Array] = np.empty(left.shape[0], np.int64), np.empty(right.shape[0], np.int64)
+        self._times: tuple[Array, Array] = roomy(left.shape[0]), roomy(right.shape[0])
         for own, at, times in zip(ts, self._listed, self._times, strict=True):
             kernels.times_of(own, at, times)
+        self._keys = keys
         words = words_of(keys)
-        self._rows, self._values = rows, _NONE if words is None else words
-        self._joined: tuple[Array, Array] = np.empty(left.shape[0], np.int32), np.empty(left.shape[0], np.int32)
-        found = np.empty(rows.shape[0], np.int64)
-        self.pairs: int = kernels.pairs_by_key(
-            rows, *self._times, -1 if window is None else window, *self._joined, found
-        )  # fmt: skip
-        self._order = _best(found, rows)
-        self._texts = keys if keys.type in (pa.string(), pa.binary()) else None
-        self._ends = _NONE if self._texts is None else np.cumsum(found[self._order])
+        self._values = _NONE if words is None else words
+
+    def __len__(self) -> int:
+        return sum(each.shape[0] for each in self._listed)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(each.nbytes for each in (self._rows, self._order, *self._listed, *self._times, *self._joined))
+        return sum(each.nbytes for each in (self._rows, *self._listed, *self._times))
 
-    def written(self, most: int) -> Iterator[Outputs]:
-        """The first `most` pairs, in batches of up to 65,528, with their times and, where it is a number, their key."""
-        progress, written = np.zeros(3, np.uint64), 0
+    def _batches(
+        self, most: int, count: int, write: Any, of: tuple[Any, ...], progress: tuple[Array, ...], *,
+        weighed: bool = False,
+    ) -> Iterator[Outputs]:  # fmt: skip
+        """Up to `most` pairs, in batches of up to 65,528, with their times and, where it is a number, their key.
+
+        write: a kernel that takes `of`, the lists, progress and room; count: how far the first number of progress goes;
+        weighed: whether weights are written, too.
+        """
         keyed = self._values.shape[0] > 0
-        while most > 0 and progress[kernels.AT] < self._order.shape[0]:
-            out = roomy((4 + keyed) * min(_ROOM, most)).reshape(4 + keyed, -1)
+        while most > 0 and progress[0][0] < count:
+            room = min(_ROOM, most)
+            out = roomy((4 + keyed) * room).reshape(4 + keyed, -1)
             left, right, left_ts, right_ts = out[:4]
             key = out[4] if keyed else self._values
-            n = kernels.write_keys(
-                self._order, self._rows, *self._joined, *self._times, *self._listed, self._values, progress,
-                left, right, left_ts, right_ts, key,
-            )  # fmt: skip
+            weight = [roomy(room, np.float64)] if weighed else []
+            given = (*of, *self._times, *self._listed, self._values, *progress, left, right, left_ts, right_ts, key)
+            n = write(*given, *weight)
             if n:
                 yield Outputs(
-                    left=left[:n], right=right[:n], weight=CERTAIN[:n], left_ts=left_ts[:n], right_ts=right_ts[:n],
-                    key=key[:n] if keyed else self._repeated(written, written + n),
+                    left=left[:n], right=right[:n], weight=weight[0][:n] if weight else CERTAIN[:n],
+                    left_ts=left_ts[:n], right_ts=right_ts[:n], key=key[:n] if keyed else None,
                 )  # fmt: skip
-            most, written = most - n, written + n
+            most -= n
+
+
+class KeyPairs(KeyLists):
+    """Two streams listed by key, whose pairs are counted key by key before any is written.
+
+    pairs: how many there are; by_key: of each key, int64 [keys].  Cost: a pass along the lists, then O(pairs).
+    Memory: 16 bytes a tuple and 24 a key.
+    """
+
+    def __init__(self, lists: Lists, ts: tuple[Array, Array], window: int | None, keys: Any) -> None:
+        """As of `KeyLists`."""
+        super().__init__(lists, ts, window, keys)
+        left = self._listed[0].shape[0]
+        self._joined: tuple[Array, Array] = roomy(left, np.int32), roomy(left, np.int32)
+        self.by_key = np.empty(self._rows.shape[0], np.int64)
+        self.pairs: int = kernels.pairs_by_key(self._rows, *self._times, self._window, *self._joined, self.by_key)
+        self._texts = keys if keys.type in (pa.string(), pa.binary()) else None
+
+    @cached_property
+    def _order(self) -> Array:
+        return _best(self.by_key, self._rows)
+
+    @cached_property
+    def _ends(self) -> Array:
+        return np.cumsum(self.by_key[self._order])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return super().nbytes + self.by_key.nbytes + sum(each.nbytes for each in self._joined)
+
+    def written(self, most: int) -> Iterator[Outputs]:
+        """The first `most` pairs, those of the keys with most per tuple first."""
+        written, of = 0, (self._order, self._rows, *self._joined)
+        for part in self._batches(
+            most, self._order.shape[0], kernels.write_keys, of, (np.zeros(3, np.uint64),)
+        ):  # fmt: skip
+            n = len(part)
+            yield part if part.key is not None else replace(part, key=self._repeated(written, written + n))
+            written += n
+
+    def strata(self, of: Callable[[Array], Array]) -> Array:
+        """The stratum of each key that has pairs, 0 of others: uint8 [keys].  of: what tells those of left tuples."""
+        which, some = np.zeros(self._rows.shape[0], np.uint8), np.flatnonzero(self.by_key)
+        which[some] = of(self._listed[0][self._rows[some, 2]].astype(np.int64))
+        return which
+
+    def drawn(self, which: Array, rate: Array, stands: Array, phase: float) -> Iterator[Outputs]:
+        """A systematic sample of the pairs, key after key.
+
+        which: uint8 [keys], the stratum of each ([0]: the first); rate, stands: float64 [strata], the probability of a
+        pair, and its weight; phase: in [0, 1).
+        """
+        progress = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
+        of = self._rows, self.by_key, which, rate, stands, *self._joined
+        yield from self._batches(1 << 62, self._rows.shape[0], kernels.draw_keys, of, progress, weighed=True)
+
+    def scatter(self, which: Array, level: Array, coins: Array) -> float:
+        """How much a total scatters by the coins of tuples: see `key_kernels.scatter_by_key`."""
+        if (coins == 1.0).all():
+            return 0.0
+        return float(
+            kernels.scatter_by_key(self._rows, *self._times, self._window, self._joined[1], which, level, coins)
+        )
 
     def _repeated(self, begin: int, end: int) -> Any:
         """The keys of the pairs from `begin` to `end` where they are texts, not too long: an Arrow array, or None."""
@@ -105,6 +172,35 @@ class KeyPairs:
         given = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         kernels.repeat_texts(given, ends, places, often, out, out_ends)
         return pa.Array.from_buffers(self._texts.type, end - begin, [None, ends_of, texts])
+
+
+class KeyOutliers(KeyLists):
+    """Two streams listed by key, whose pairs of outliers are counted before any is written, the rarest keys' first.
+
+    count: how many arrivals complete such pairs.  Cost: a pass along the lists.  Memory: 44 bytes a tuple.
+    """
+
+    def __init__(self, lists: Lists, ts: tuple[Array, Array], window: int | None, keys: Any, cap: int) -> None:
+        """cap: of outliers; the rest as of `KeyLists`."""
+        super().__init__(lists, ts, window, keys)
+        at, high, many, standing = (roomy(len(self) + 1, np.int32) for _ in range(4))
+        times, place = roomy(len(self)), roomy(len(self), np.int32)
+        self.count = n = kernels.outliers_by_key(
+            self._rows, *self._times, self._window, cap, times, place, at, high, many, standing
+        )  # fmt: skip
+        self._at, self._high, self._many, standing = at[:n], high[:n], many[:n], standing[:n]
+        # One byte is sorted in a pass.
+        self._order = (standing.astype(np.uint8) if cap < 1 << 8 else standing).argsort(kind="stable")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return super().nbytes + 4 * self._at.nbytes + self._order.nbytes
+
+    def written(self, most: int) -> Iterator[Outputs]:
+        """The first `most` pairs: those with fewest tuples of their key around, and of an arrival its newest first."""
+        of = self._order, self._at, self._high, self._many
+        yield from self._batches(most, self.count, kernels.write_outliers, of, (np.zeros(2, np.int64),))
 
 
 def _best(pairs: Array, rows: Array) -> Array:

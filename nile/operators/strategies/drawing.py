@@ -9,7 +9,7 @@ import numpy as np
 
 from nile.operators.common.data import Outputs
 from nile.operators.drive.clock import Clock
-from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.by_key import KeyPairs
 
 __all__ = ["drawn_in_parts"]
 
@@ -21,12 +21,12 @@ _AHEAD = 2.0
 
 
 def drawn_in_parts(
-    counted: CountedJoin, which: Array, rate: Array, weight: Array, rng: np.random.Generator, clock: Clock | None,
+    found: KeyPairs, which: Array, rate: Array, weight: Array, rng: np.random.Generator, clock: Clock | None,
     grant: float, rest: float, passing: float,
 ) -> Iterator[Outputs]:  # fmt: skip
     """A systematic sample of the pairs, each with the probability of its stratum; under a clock maybe fewer.
 
-    which: uint8, the stratum of each arrival ([0]: all are in one); rate, weight: float64 [strata], of a pair its
+    which: uint8, the stratum of each key ([0]: all are in one); rate, weight: float64 [strata], of a pair its
     probability, and what it stands for where all are drawn; rng: of the first draw, and of the order of parts; grant:
     ns of the clock; rest, passing: ns that are left, and that going through all tuples once takes.
 
@@ -43,8 +43,7 @@ def drawn_in_parts(
         is_last = k + 1 == parts or (clock is not None and k > 0 and grant - began < _AHEAD * took)
         counts_for = left_over if is_last else 1.0 / parts
         stands_for = counts_for * parts * weight / rate
-        for left, right, stands in counted.drawn(which, rate / parts, stands_for, float(phase + order[k]) / parts):
-            yield Outputs(left=left, right=right, weight=stands)
+        yield from found.drawn(which, rate / parts, stands_for, float(phase + order[k]) / parts)
         if is_last:
             return
         left_over -= counts_for

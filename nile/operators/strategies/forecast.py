@@ -38,7 +38,7 @@ _LEAST = 0.01
 """Of the pairs that there are, and one pair at the most, that a part of the answer has to be expected to have."""
 _MANY = 0.8
 """Of the tuples with partners, from which on none is sifted out (`nile.exact.join.shared`)."""
-_ROUNDS = 3
+_ROUNDS = 6
 """In which a price and what it pays for, on which it depends, are found."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
@@ -84,7 +84,7 @@ class Work:
 
     keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
     that admits tuples; pair: of the exact join, of tuples that lie near each other, and far: of all besides; keyed: a
-    pair written key after key; outlier: one of an outlier, the rarest first, from all over the streams.
+    pair written key after key; outlier: one of an outlier, the rarest first.
     """
 
     def __init__(self, look: Look, prices: Prices) -> None:
@@ -97,37 +97,32 @@ class Work:
         self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.taken * look.looked_hashed
         self.hashing = prices.words * look.hashed
         self.passing = prices.look * self.tuples
+        self.tossing = prices.toss * self.tuples
         self._matches = look.pairs / max(1, self.tuples)
         self.pair = prices.pairing(self._matches, self.hashed)
-        few = min(1.0, self._matches)
-        self.outlier = prices.emitting(few, self.hashed) + prices.reaching(few, self.tuples)
+        self.outlier = prices.of_outlier(self.hashed)
         self.keyed = prices.keying(self._matches, self.hashed)
-        self._within = 0.5 * look.closeness * self.tuples
-        self._chained = self._within <= _SHORT and self.tuples >= _LONG
-        self.far = self.farther(1.0)
         self._paired = max(1e-3, look.paired)
+        within = 0.5 * look.closeness * self.tuples
+        self._chained = within <= _SHORT and self.tuples >= _LONG
+        self._sifts = self._paired < _MANY and not self._chained
+        self.far = prices.reaching(self._matches, within * self._paired if self._sifts else within)
 
     def drawn(self, tuples: float, room: float) -> float:
         """A pair of a sample, where there is so much room, in ns, for those of so many tuples.
 
-        What lies near the pair before costs less: so a pair costs what it does where a tuple has as many as are drawn.
+        What lies near the pair before costs less.
         """
         few = price = 1.0
         for _ in range(_ROUNDS):
-            few = min(few, self._matches)
-            near = self.prices.emitting(few, self.hashed) + self.prices.reaching(few, self._within)
-            price = near + self.prices.drawn
+            price = self.prices.drawing(min(few, self._matches), self.hashed)
             few = max(0.0, room) / max(1.0, tuples * price)
         return price
-
-    def farther(self, share: float) -> float:
-        """A pair besides, of the first such part of both streams."""
-        return self.prices.reaching(self._matches, min(self._within, 0.5 * share * self.tuples))
 
     def exact(self, pairs: float) -> float:
         """The exact answer, read and handed out."""
         joining, paired = self.joining(self.tuples, self.keys, pairs, chained=self._chained), self._paired
-        if paired < _MANY and not self._chained:
+        if self._sifts:
             joining = self.sifting(self.tuples) + self.joining(paired * self.tuples, paired * self.keys, pairs)
         return self.reading + joining + pairs * (self.pair + self.far)
 
@@ -144,13 +139,6 @@ class Work:
         each = self.coding(keys, tuples) + self.prices.joining(keys, pairs / max(1.0, tuples), chained=chained)
         return tuples * each
 
-    def counting(self, tuples: float, keys: float) -> float:
-        """Some of the tuples counted and listed, those without partners told by their keys where many have none."""
-        sifted = 0.0
-        if self._paired < _MANY:
-            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
-        return sifted + tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
-
     def listing(self, tuples: float, keys: float) -> float:
         """Some of the tuples listed by key, those without partners told by their keys where many have none."""
         sifted = 0.0
@@ -158,13 +146,18 @@ class Work:
             sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
         return sifted + tuples * (self.coding(keys, tuples) + self.prices.listing(keys))
 
+    def counting(self, tuples: float, keys: float) -> float:
+        """Some of the tuples listed by key, and what stands around each counted; as of `listing`."""
+        sifted = 0.0
+        if self._paired < _MANY:
+            sifted, tuples, keys = self.sifting(tuples), self._paired * tuples, self._paired * keys
+        return sifted + tuples * (self.coding(keys, tuples) + self.prices.counting(keys))
+
     def taking(self, share: float, *, counting: bool) -> float:
         """A tuple that came in, where a share of the keys does: copied, and listed or counted."""
         prices, keys, tuples = self.prices, max(1.0, share * self.keys), max(1.0, share * self.tuples)
-        copied = prices.copy + self.hashed * prices.text
-        if counting:
-            return copied + self.counting(tuples, keys) / tuples
-        return copied + self.coding(keys, tuples) + prices.listing(keys)
+        listed = self.counting(tuples, keys) if counting else self.listing(tuples, keys)
+        return prices.copy + self.hashed * prices.text + listed / tuples
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:
@@ -179,7 +172,7 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     whole = work.exact(pairs)
     asc = preference == "asc"
     desc = preference == "desc"
-    counting = work.listing if desc else work.counting
+    counting = work.counting if asc else work.listing
     counted = work.reading + work.looking + counting(n, work.keys)
     weighed = look.weighed(cap if asc else 0)
     wanted = float(weighed[1].sum()) if asc else pairs
@@ -197,8 +190,9 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
     counts = Forecast(
         "counts", counted + few * emit, few, _share(few, wanted), f"all tuples counted, then {what} written"
     )
-    base = work.reading + work.looking + (prices.solve if preference == "weighted" else 0.0)
-    passing = work.hashing + work.passing
+    base, passing = work.reading + work.looking, work.hashing + work.passing
+    if preference == "weighted":
+        base, passing = base + prices.solve, passing + work.tossing
     left = SPARE * grant - base - passing
     if preference == "weighted":
         admission, worth = sampled_keys(look, work, left)
@@ -304,11 +298,12 @@ def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]
         np.array([pairs]), np.maximum(tuples, 1.0)[None, :], int(look.keys), counts[None, :, :],
         np.array([stands]), np.array([look.closeness]),
     )  # fmt: skip
-    whole = work.tuples * work.taking(1.0, counting=True)
+    whole = work.tuples * work.taking(1.0, counting=False)
     share = min(1.0, max(0.0, room) / max(1.0, whole))
     prices = work.prices
-    taking = work.taking(share, counting=True) + prices.draw + prices.tell
-    emitting = work.drawn(share * work.tuples, room - share * whole)
+    taking = work.taking(share, counting=False) + prices.draw + prices.tell
+    # Half of the room goes to pairs, or about as much: what one costs does not fall fast with that.
+    emitting = work.drawn(0.5 * share * work.tuples, 0.5 * room)
     strata = best_strata(sizes, max(1.0, room), taking, emitting)
     stratum = np.zeros(look.slots, np.uint8)
     stratum[heavy] = 1 + np.arange(heavy.shape[0], dtype=np.uint8)

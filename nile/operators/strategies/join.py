@@ -14,10 +14,9 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
-from nile.operators.join.chain_join import CERTAIN, ChainJoin, Windowed
-from nile.operators.strategies.by_key import KeyPairs
+from nile.operators.join.chain_join import ChainJoin
+from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
-from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
@@ -67,11 +66,11 @@ class StrategyJoin:
         self._clock = clock
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs
         self.spent_by: dict[str, float] = {}
-        self._sampled: tuple[CountedJoin, Array, Array] | None = None
+        self._sampled: tuple[KeyPairs, Array, Array] | None = None
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._chain: ChainJoin | None = None
-        self._drawn = self.prices.emitting(_USUAL) + self.prices.drawn
+        self._drawn = self.prices.drawing(_USUAL)
         """ns that a pair of a sample costs."""
         if clock is not None:
             assert self.choice.way  # time that finds nothing is refused now, not when rows are asked for
@@ -137,7 +136,7 @@ class StrategyJoin:
         exact, prices, preference = self.choice.way == "exact", self.prices, self.plan.preference
         if not self.choice.has_looked:
             pair, keyed = prices.pairing(_USUAL), prices.keying(_USUAL)
-            outlier = prices.emitting(1.0)
+            outlier = prices.of_outlier()
         else:
             work = self._near_work
             pair, keyed, outlier = work.pair + work.far, work.keyed, work.outlier
@@ -162,18 +161,11 @@ class StrategyJoin:
         self.choice.known = self._outputs
 
     def _counts(self) -> Iterator[Outputs]:
-        if self.plan.preference == "desc":
-            ts, window = (self._joined.left.ts, self._joined.right.ts), self._reach
-            lists = Lists(ts, self._joined.window_codes, -1 if window is None else window, threads=1)
-            found = self._listed(lists, sum(self._tuples))
-            if window == self._joined.window:
-                self.choice.known = found.pairs
-            yield from self._best(found)
-            return
-        counted = self._counted(self._joined, sum(self._tuples), None)
-        self.choice.known = counted.pairs
+        ts, window = (self._joined.left.ts, self._joined.right.ts), self._reach
+        lists = Lists(ts, self._joined.window_codes, -1 if window is None else window, threads=1)
         one, none = np.ones(1), np.zeros(0, np.uint8)
-        yield from self._found(counted, Admission(none, one, one, one, 0.0, 0.0), (none, none))
+        every = Admission(none, one, one, one, 0.0, 0.0)
+        yield from self._found(lists, sum(self._tuples), every, (none, none))
 
     def _keys(self) -> Iterator[Outputs]:
         if self.plan.preference == "weighted":
@@ -206,7 +198,7 @@ class StrategyJoin:
             came = self.choice.near.part(begin, end)
             for mine, places in zip(self._came, came.places, strict=True):
                 mine.append(places)
-            yield from self._best(self._listed(came.listed, len(came)))
+            yield from self._best(self._pairs(came.listed, len(came)))
             room = self._left - (1.0 - SPARE) * self.choice.grant
             if self._clock is None or end >= 1.0 or room < _WORTH_A_ROUND * self.choice.grant:
                 return
@@ -216,23 +208,41 @@ class StrategyJoin:
         """What a pass over both streams takes in, joined."""
         came = self.choice.near.admitted(admission.stratum, admission.level, (admission.left, admission.right))
         first = not self._came[0]
-        self._spend("admit", self.choice.work.passing + first * self.choice.work.hashing)
+        tossing = self.choice.work.tossing * (self.plan.preference == "weighted")
+        self._spend("admit", self.choice.work.passing + tossing + first * self.choice.work.hashing)
         self._spend("copy", (self.prices.copy + self.choice.work.hashed * self.prices.text) * len(came))
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
-        if self.plan.preference == "desc":
-            yield from self._best(self._listed(came.listed, len(came)))
-            return
-        counted = self._counted(came, len(came), came.places)
-        yield from self._found(counted, admission, (came.left.stratum, came.right.stratum))
+        yield from self._found(came.listed, len(came), admission, (came.left.stratum, came.right.stratum))
 
-    def _listed(self, lists: Lists, tuples: int) -> KeyPairs:
-        """So many tuples by key.  lists: by their places in the streams."""
+    def _found(self, lists: Lists, tuples: int, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
+        """The pairs that are written of so many tuples that came in, as many as the grant still pays for.
+
+        lists: by their places in the streams; strata: uint8, of those of either stream.
+        """
+        if self.plan.preference == "asc":
+            yield from self._rare(lists, tuples, admission)
+            return
+        found = self._pairs(lists, tuples)
+        if self.choice.way != "keys" and self._reach == self._joined.window:
+            self.choice.known = found.pairs
+        yield from self._best(found) if self.plan.preference == "desc" else self._drawn_of(found, admission, strata)
+
+    def _list(self, tuples: int, *, counting: bool = False) -> None:
+        """Charge so many tuples listed by key.  counting: and those among few others told."""
         if self.choice.has_looked:
             work = self.choice.work
-            self._spend("list", work.listing(tuples, max(1.0, work.keys * tuples / max(1, sum(self._tuples)))))
+            keys = max(1.0, work.keys * tuples / max(1, sum(self._tuples)))
+            cost = work.counting(tuples, keys) if counting else work.listing(tuples, keys)
         else:
-            self._spend("list", tuples * (self.prices.code + self.prices.listing(0.25 * tuples)))
+            keys = 0.25 * tuples
+            cost = self.prices.counting(keys) if counting else self.prices.listing(keys)
+            cost = tuples * (self.prices.code + cost)
+        self._spend("count" if counting else "list", cost)
+
+    def _pairs(self, lists: Lists, tuples: int) -> KeyPairs:
+        """So many tuples by key.  lists: by their places in the streams."""
+        self._list(tuples)
         ts = self._joined.left.ts, self._joined.right.ts
         found = KeyPairs(lists, ts, self._reach, self._joined.left_keys)
         self._bytes = max(self._bytes, found.nbytes)
@@ -247,45 +257,40 @@ class StrategyJoin:
         whole = self._clock is not None and self.plan.preference != "weighted"
         return int(min(float(self._most - self._outputs), WHOLE if whole else paid))
 
-    def _counted(self, joined: Windowed, tuples: int, places: tuple[Array, Array] | None) -> CountedJoin:
-        """places: of the tuples of either stream, what they are told as; None: as they are."""
-        self._spend("sift", tuples * self.prices.sift)
-        counted = counted_shared(joined, places, standing=self.plan.preference == "asc")
-        keys, tuples = counted.keys, counted.side.shape[0]
-        coding = self.choice.work.coding(keys, tuples) if self.choice.has_looked else self.prices.code
-        each = coding + self.prices.counting(keys)
-        self._spend("count", tuples * each)
-        self._bytes = max(self._bytes, counted.nbytes)
-        return counted
-
-    def _found(self, counted: CountedJoin, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
-        """The pairs that are written of those counted, as many as the grant still pays for."""
-        drawing = 0.0
-        if self.plan.preference == "weighted":
-            drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
-            drawing *= counted.side.shape[0]
-            self._spend("draw", drawing)
+    def _paid(self, rest: float, admission: Admission) -> int:
+        """How many pairs are written for so many ns: if more keys came than were expected, what was forecast."""
         clocked = self._clock is not None
-        rest = self._left - clocked * drawing
-        if self.choice.has_looked:
-            self._drawn = self._near_work.drawn(counted.side.shape[0], rest)
         ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, rest)
-        paid = ns / self._pair
-        if not clocked:
-            paid = max(paid, ceil(admission.pairs))  # what was forecast, if more keys came than were
-        room = self._room(paid)
-        if self.plan.preference != "weighted":
-            for left, right in counted.written(counted.outliers(self.plan.outlier_cap), room):
-                yield Outputs(left=left, right=right, weight=CERTAIN[: left.shape[0]])
-            return
+        return self._room(ns / self._pair if clocked else max(ns / self._pair, ceil(admission.pairs)))
+
+    def _rare(self, lists: Lists, tuples: int, admission: Admission) -> Iterator[Outputs]:
+        """The outliers among so many tuples that came in."""
+        self._list(tuples, counting=True)
+        ts = self._joined.left.ts, self._joined.right.ts
+        found = KeyOutliers(lists, ts, self._reach, self._joined.left_keys, self.plan.outlier_cap)
+        self._bytes = max(self._bytes, found.nbytes)
+        return found.written(self._paid(self._left, admission))
+
+    def _drawn_of(self, found: KeyPairs, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
+        """A sample of the pairs."""
+        drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
+        drawing *= len(found)
+        self._spend("draw", drawing)
+        rest = self._left - (self._clock is not None) * drawing
+        if self.choice.has_looked:
+            self._drawn = self._near_work.drawn(len(found), rest)
+        room = self._paid(rest, admission)
         weight = 1.0 / (admission.level * admission.left * admission.right)
-        which, pairs = counted.by_stratum(strata, weight.shape[0])
+        which, pairs = np.zeros(0, np.uint8), np.array([float(found.pairs)])
+        if weight.shape[0] > 1:
+            which = found.strata(lambda left: admission.stratum[self.choice.look.slot_of(0, left)])
+            pairs = np.bincount(which, found.by_key, weight.shape[0])
         if self.choice.way == "keys":
-            self._sampled = counted, which, by_stratum(strata, weight.shape[0])
+            self._sampled = found, which, by_stratum(strata, weight.shape[0])
         rate = drawing_rates(pairs, weight, float(room))
         rng = np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4]))
-        passing = counted.side.shape[0] * self.prices.draw
-        yield from drawn_in_parts(counted, which, rate, weight, rng, self._clock, self.choice.grant, rest, passing)
+        passing = len(found) * self.prices.draw
+        yield from drawn_in_parts(found, which, rate, weight, rng, self._clock, self.choice.grant, rest, passing)
 
     def expand(self, outputs: Outputs) -> Outputs:
         """The pairs as they are."""
@@ -334,10 +339,12 @@ class StrategyJoin:
         return self.choice.known is not None or self._sampled is not None
 
     def count(self) -> None:
-        """Where all pairs are found as they complete, count them without finding any.  O(tuples)."""
-        if self.choice.way == "exact" and self.plan.preference != "asc" and not self.is_told and self._left > 0.0:
+        """Where all pairs are found as they complete, or all tuples are gone through for outliers, count the pairs
+        without finding any.  O(tuples)."""
+        way, asc = self.choice.way, self.plan.preference == "asc"
+        if (way == "exact" or (way == "counts" and asc)) and not self.is_told and self._left > 0.0:
             self.choice.known = counted_all(self._joined)
-            self._spend("count", sum(self._tuples) * self.prices.counting(self.choice.work.keys))
+            self._list(sum(self._tuples))
 
     @property
     def total(self) -> Estimate:

@@ -1,4 +1,4 @@
-"""Kernels over tuples listed by key: how many pairs each key has, and these pairs, one key after the other."""
+"""Kernels over tuples listed by key: how many pairs each key has, and these pairs, some of them, or the outliers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from nile.summaries.kernels import U8, inlined, kernel
 
-__all__ = ["AT", "pairs_by_key", "repeat_texts", "times_of", "write_keys"]
+__all__ = [
+    "AT", "draw_keys", "outliers_by_key", "pairs_by_key", "repeat_texts", "scatter_by_key", "times_of", "write_keys",
+    "write_outliers",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _ENDS = np.iinfo(np.int64)
@@ -114,6 +117,172 @@ def write_keys(
         past = U8(0)
     progress[AT], progress[_PAST], progress[_DONE] = at, U8(0), U8(0)
     return int(n)
+
+
+@kernel
+def draw_keys(
+    rows: Array, pairs: Array, which: Array, rate: Array, stands: Array, begin: Array, many: Array, left: Array,
+    right: Array, left_listed: Array, right_listed: Array, values: Array, progress: Array, place: Array,
+    left_out: Array, right_out: Array, left_ts: Array, right_ts: Array, key_out: Array, weight_out: Array,
+) -> int:  # fmt: skip
+    """A systematic sample of the pairs, key after key, until the output is full; returns how many.
+
+    Pairs lie one after another on a line, each as long as the rate of its key; one is drawn where a whole number falls
+    into it, and stands for stands[s].  pairs: int64 [keys]; which: uint8 [keys], the stratum s of each, or [0]: all are
+    of 0; rate, stands: float64 [strata]; progress: int64 [2], keys done, and left tuples of the next one; place:
+    float64 [2], the end of the last left tuple dealt with, and the next whole number (both from an offset in [0, 1));
+    weight_out: float64 [room]; the rest as of `write_keys`.
+    """
+    room, n = left_out.shape[0], 0
+    named, apart = values.shape[0] > 0, which.shape[0] > 0
+    past = progress[1]
+    end, due = place[0], place[1]
+    for key in range(progress[0], rows.shape[0]):
+        if pairs[key] == 0:
+            continue
+        stratum = which[key] if apart else 0
+        share = rate[stratum]
+        each = 1.0 / share
+        length = share * pairs[key]
+        if past == 0 and end + length <= due:
+            end += length
+            continue
+        for i in range(rows[key, 2] + past, rows[key, 0]):
+            since = end
+            end += share * many[i]
+            while due < end:
+                if n == room:
+                    progress[0], progress[1] = key, i - rows[key, 2]
+                    place[0], place[1] = since, due
+                    return n
+                at = U8(begin[i] + min(many[i] - 1, int((due - since) * each)))
+                told = left_listed[i]
+                left_out[U8(n)], left_ts[U8(n)] = told, left[i]
+                right_out[U8(n)], right_ts[U8(n)] = right_listed[at], right[at]
+                if named:
+                    key_out[U8(n)] = values[U8(told)]
+                weight_out[U8(n)] = stands[stratum]
+                n += 1
+                due += 1.0
+        past = 0
+    progress[0], progress[1] = rows.shape[0], 0
+    place[0], place[1] = end, due
+    return n
+
+
+@kernel
+def scatter_by_key(
+    rows: Array, left: Array, right: Array, window: int, many: Array, which: Array, level: Array, coins: Array
+) -> float:  # fmt: skip
+    """How much a total over a sample scatters by its tuples' own coins: the sum over all that came in.
+
+    which: uint8 [keys], the stratum of each key, or [0]: all are of 0; level, float64 [strata], coins, float64 [2,
+    strata]: the rates of keys and of either stream's tuples; the rest as of `pairs_by_key`.
+    """
+    total = 0.0
+    apart = which.shape[0] > 0
+    for key in range(rows.shape[0]):
+        s = which[key] if apart else 0
+        heads, tails = level[s] * (1.0 - coins[0, s]), level[s] * (1.0 - coins[1, s])
+        if heads == 0.0 and tails == 0.0:
+            continue
+        each = 1.0 / (level[s] * coins[0, s] * coins[1, s])
+        for i in range(rows[key, 2], rows[key, 0]):
+            total += heads * (each * many[i]) ** 2
+        low = high = rows[key, 2]
+        for j in range(rows[key, 3], rows[key, 1]):
+            if window < 0:
+                high = rows[key, 0]
+            else:
+                since, until = _since(right[j], window), _until(right[j], window)
+                while low < rows[key, 0] and left[low] < since:
+                    low += 1
+                high = max(high, low)
+                while high < rows[key, 0] and left[high] <= until:
+                    high += 1
+            total += tails * (each * (high - low)) ** 2
+    return total
+
+
+@kernel
+def outliers_by_key(
+    rows: Array, left: Array, right: Array, window: int, cap: int, times: Array, place: Array, at: Array, high: Array,
+    many: Array, standing: Array,
+) -> int:  # fmt: skip
+    """The arrivals that complete pairs while at most `cap` tuples of their key stand in both windows; returns how many.
+
+    Of a key the earlier tuple arrives first, of two at once the left one.  rows, left, right, window: as of
+    `pairs_by_key`; times, int64, place, int32 [all tuples]: room for one key's; of each such arrival, int32 [all tuples
+    + 1]: at, its place in its list, ~place of a right one; high, many: partners are at [high - many, high) of the other
+    list; standing: tuples in both windows, itself included.
+    """
+    found = 0
+    for key in range(rows.shape[0]):
+        i, j, left_end, right_end = rows[key, 2], rows[key, 3], rows[key, 0], rows[key, 1]
+        if i == left_end or j == right_end:
+            continue
+        before, both = i + j, left_end - i + right_end - j
+        if both == 2 <= cap:  # most keys, where nearly every tuple has its own: nothing branches on what they are
+            earlier, later = min(left[i], right[j]), max(left[i], right[j])
+            is_right = right[j] >= left[i]
+            at[found] = ~j if is_right else i
+            high[found] = i + 1 if is_right else j + 1
+            many[found], standing[found] = 1, 2
+            found += 1 if window < 0 or earlier >= _since(later, window) else 0
+            continue
+        for p in range(both):
+            mine, other = left[min(i, left_end - 1)], right[min(j, right_end - 1)]
+            is_right = (i == left_end) | ((j < right_end) & (other < mine))
+            ts = other if is_right else mine
+            own = ~j if is_right else i
+            j += 1 if is_right else 0
+            i += 0 if is_right else 1
+            times[p], place[p] = ts, own
+            since = _since(ts, window) if window >= 0 else _LEAST
+            if p >= cap and times[p - cap] >= since:
+                continue
+            partners, around = 0, 1
+            while around <= p and times[p - around] >= since:
+                partners += 1 if (place[p - around] < 0) != is_right else 0
+                around += 1
+            at[found] = own
+            high[found] = before + p - (~own if is_right else own)
+            many[found], standing[found] = partners, around
+            found += 1 if partners > 0 else 0
+    return found
+
+
+@kernel
+def write_outliers(
+    order: Array, at: Array, high: Array, many: Array, left: Array, right: Array, left_listed: Array,
+    right_listed: Array, values: Array, progress: Array, left_out: Array, right_out: Array, left_ts: Array,
+    right_ts: Array, key_out: Array,
+) -> int:  # fmt: skip
+    """The pairs of arrivals, in the order of `order`, newest partner first, until the output is full; returns how many.
+
+    order: int64 [m]; at, high, many: as of `outliers_by_key`; progress: int64 [2], zeros, arrivals done and pairs of
+    the next one done; the rest as of `write_keys`.
+    """
+    room, n = left_out.shape[0], 0
+    named = values.shape[0] > 0
+    done = progress[1]
+    for k in range(progress[0], order.shape[0]):
+        own, last, partners = at[order[k]], high[order[k]] - 1, many[order[k]]
+        for back in range(done, partners):
+            if n == room:
+                progress[0], progress[1] = k, back
+                return n
+            i = U8(last - back if own < 0 else own)
+            j = U8(~own if own < 0 else last - back)
+            told = left_listed[i]
+            left_out[U8(n)], left_ts[U8(n)] = told, left[i]
+            right_out[U8(n)], right_ts[U8(n)] = right_listed[j], right[j]
+            if named:
+                key_out[U8(n)] = values[U8(told)]
+            n += 1
+        done = 0
+    progress[0], progress[1] = order.shape[0], 0
+    return n
 
 
 @kernel

@@ -246,14 +246,14 @@ class Look:
         stratum: uint8 [slots]; level, coins: float64 [strata], of keys, and of the tuples of either stream.
         """
         sides = []
-        hashes, tossed = np.empty((2, _BLOCK), np.uint64)
+        hashes = np.empty(_BLOCK, np.uint64)
         for k, coin in enumerate(coins):
             n, ts = self.tuples[k], self.joined.streams[k].ts
             place, time, word = (roomy(n + 1) for _ in range(3))
             came = roomy(n + 1, np.uint8)
             m = kernels.admit(
                 *self._keyed[k], ts, self.seed, self.shift, stratum, _below(level), _below(coin),
-                self._coin_seed(k), hashes, tossed, place, time, word, came,
+                self._coin_seed(k), hashes, place, time, word, came,
             )  # fmt: skip
             key = self.joined.streams[k].key
             hashed = is_hashed(key.type)

@@ -31,54 +31,57 @@ class Prices:
     Per tuple: table, of one in memory, whose times are looked at once for all readings; read, handed over by Arrow
     otherwise and its time checked; parquet, read from a file, parquet_text besides where its key is text; csv, read
     from such a file; words, hashing a key of text, and taken, of the few that are looked at; seen, counted by the slot
-    of its key, and some keys by themselves; look, admitted or refused; copy, of one that came in, text a key of text
-    besides; code, a number as the joins take it; encode, a key of text instead, and dense, numbers far apart besides,
+    of its key, and some keys by themselves; look, admitted or refused, and toss, besides where some have coins; copy,
+    of one that came in, text a key of text besides; code, a number as the joins take it; encode, a key of text instead,
+    and dense, numbers far apart besides,
     by how many distinct ones there are; sift, told by its key whether it may have partners; join, the exact join, by
     distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
-    count, its range of matches and its place in its key's list, by distinct keys; list, its place there, and its key's
-    pairs counted, by distinct keys; promise, queues of promising regions.
+    list, its place in its key's list, and its key's pairs counted, by distinct keys; count, its place there, and what
+    stands around it, by distinct keys; promise, queues of promising regions.
     Per slot: weigh, what it promises, and its rank.
-    Per pair, columns handed out, by how many a tuple has: pair, of the exact join; emit, written from lists in any
-    order, and, of a sample, drawn; keyed, written key after key, and repeat, besides where the key is text; named, of
-    the others; far, besides, by how many tuples lie in the window, over the root of how many pairs an arrival has.
+    Per pair, columns handed out, by how many a tuple has: pair, of the exact join; keyed, written key after key, and
+    repeat, besides where the key is text; drawn, of a sample, by how many are drawn of eight; rare, of an outlier;
+    named, besides where the key of one of the others is text; far, besides, of the exact join, by how many tuples lie
+    in the window, over the root of how many pairs an arrival has.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
     """
 
-    table: float = 0.2
-    read: float = 4.0
-    parquet: float = 32.0
-    parquet_text: float = 62.0
-    csv: float = 360.0
-    words: float = 16.0
-    taken: float = 30.0
-    seen: float = 12.5
-    weigh: float = 52.0
-    look: float = 4.0
-    copy: float = 11.0
-    text: float = 8.0
-    code: float = 1.5
-    encode: Curve = ((10.0, 20.0), (14.0, 30.0), (17.0, 38.0), (20.0, 85.0))
-    dense: Curve = ((10.0, 2.5), (14.0, 10.0), (17.0, 26.0), (20.0, 30.0))
-    join: Curve = ((8.0, 11.0), (14.0, 12.5), (17.0, 19.0), (20.0, 34.0))
-    sift: float = 3.0
-    chain: float = 6.5
-    branch: float = 11.0
-    count: Curve = ((8.0, 15.3), (14.0, 17.5), (17.0, 26.0), (20.0, 50.0))
-    list: Curve = ((8.0, 11.0), (14.0, 12.5), (17.0, 18.5), (20.0, 38.0))
+    table: float = 0.05
+    read: float = 1.3
+    parquet: float = 18.0
+    parquet_text: float = 14.0
+    csv: float = 243.0
+    words: float = 5.1
+    taken: float = 9.8
+    seen: float = 16.0
+    weigh: float = 86.0
+    look: float = 1.3
+    toss: float = 0.58
+    copy: float = 1.6
+    text: float = 3.8
+    code: float = 0.22
+    encode: Curve = ((10.0, 9.5), (14.0, 16.0), (17.0, 31.0), (20.0, 63.0))
+    dense: Curve = ((10.0, 2.0), (14.0, 2.6), (17.0, 9.1), (20.0, 17.0))
+    join: Curve = ((8.0, 6.6), (14.0, 6.8), (17.0, 8.1), (20.0, 13.0))
+    sift: float = 2.6
+    chain: float = 4.9
+    branch: float = 5.5
+    count: Curve = ((8.0, 10.0), (14.0, 11.0), (17.0, 13.0), (20.0, 15.0))
+    list: Curve = ((8.0, 6.5), (14.0, 7.1), (17.0, 9.2), (20.0, 13.0))
     promise: float = 600.0
-    pair: Curve = ((0.0, 20.0), (1.0, 16.0), (3.0, 12.0), (5.0, 9.2), (8.0, 6.9))
-    emit: Curve = ((0.0, 16.0), (1.0, 13.0), (3.0, 10.0), (5.0, 9.0), (8.0, 9.0))
-    keyed: Curve = ((0.0, 19.0), (1.0, 13.0), (3.0, 7.0), (5.0, 4.9), (8.0, 4.1))
-    repeat: float = 2.0
-    named: Curve = ((0.0, 7.0), (1.0, 5.5), (3.0, 4.2), (6.0, 3.4))
-    far: Curve = ((13.0, 0.1), (14.0, 2.5), (16.0, 8.0), (17.0, 17.0), (18.0, 30.0), (20.0, 55.0))
-    draw: float = 6.0
-    drawn: float = 12.0
-    tell: float = 5.0
-    begin: float = 1.8e6
-    solve: float = 3.0e6
+    pair: Curve = ((0.0, 10.0), (1.0, 7.6), (3.0, 5.6), (5.0, 3.5), (8.0, 2.9))
+    keyed: Curve = ((0.0, 21.0), (1.0, 6.8), (3.0, 2.5), (5.0, 1.2), (8.0, 0.97))
+    repeat: float = 0.44
+    named: Curve = ((0.0, 2.9), (1.0, 3.8), (3.0, 3.1), (6.0, 2.9))
+    far: Curve = ((13.0, 0.05), (14.0, 0.05), (16.0, 0.05), (17.0, 0.73), (18.0, 3.5), (20.0, 54.0))
+    draw: float = 0.095
+    drawn: Curve = ((0.0, 46.0), (2.0, 17.0), (4.0, 7.7), (6.0, 4.9))
+    rare: float = 30.0
+    tell: float = 8.1
+    begin: float = 1.4e06
+    solve: float = 2.0e05
     start: float = 1.2e7
 
     def reading(self, source: str, hashed: bool) -> float:
@@ -91,9 +94,13 @@ class Prices:
         """Per pair of the exact join, where a tuple of either stream completes so many.  hashed: share of text."""
         return along(self.pair, matches) + hashed * along(self.named, matches)
 
-    def emitting(self, matches: float, hashed: float = 0.0) -> float:
-        """Per pair written from lists."""
-        return along(self.emit, matches) + hashed * along(self.named, matches)
+    def drawing(self, few: float, hashed: float = 0.0) -> float:
+        """Per pair of a sample, of which a tuple has so many."""
+        return along(self.drawn, 8.0 * few) + hashed * along(self.named, few)
+
+    def of_outlier(self, hashed: float = 0.0) -> float:
+        """Per pair of an outlier."""
+        return self.rare + hashed * along(self.named, 1.0)
 
     def keying(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair written key after key."""
@@ -120,7 +127,7 @@ class Prices:
         return along(self.list, keys)
 
     def counting(self, keys: float) -> float:
-        """Per tuple: its matches counted and its place listed."""
+        """Per tuple: its place in its key's list, and what stands around it."""
         return along(self.count, keys)
 
 

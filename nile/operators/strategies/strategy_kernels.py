@@ -10,8 +10,8 @@ from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, inlined, kernel
 
 __all__ = [
-    "admit", "draw_pairs", "join_strata", "slot_counts", "slots_of", "sum_slots", "sum_stands", "times_met",
-    "weigh_outliers", "weigh_slots", "window_ranges", "write_best",
+    "admit", "slot_counts", "slots_of", "sum_slots", "times_met", "weigh_outliers", "weigh_slots", "window_ranges",
+    "write_best",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -55,13 +55,13 @@ def times_met(left: Array, right: Array, numbers: Array, times: Array) -> int:
 @kernel
 def admit(
     words: Array, valid: Array, ts: Array, seed: int, shift: int, stratum: Array, level: Array, coin: Array,
-    coin_seed: int, hashes: Array, tossed: Array, out: Array, out_ts: Array, out_words: Array, came: Array,
+    coin_seed: int, hashes: Array, out: Array, out_ts: Array, out_words: Array, came: Array,
 ) -> int:  # fmt: skip
     """The tuples that come in, in order: their places, times, words and strata; returns how many.
 
     words, seed, shift: as `slot_counts`; valid: bool [n], or [0] when no key is null; ts: int64 [n] ns; stratum: uint8
     [slots]; level, coin: uint64 [strata], a key is in when the lowest 31 bits of its hash are below its stratum's
-    level, a tuple of it when those of a hash of its place are below the coin; hashes, tossed: uint64 [m], room for
+    level, a tuple of it when those of a hash of its place are below the coin; hashes: uint64 [m], room for
     those of m tuples at a time; out, out_ts, out_words: int64 [n + 1]; came: uint8 [n + 1].  A tuple refused costs a
     hash and a compare: nothing branches on the outcome.
     """
@@ -75,28 +75,19 @@ def admit(
         many = min(size, words.shape[0] - begin)
         for j in range(many):  # apart from what follows: several at once, where the processor can
             hashes[j] = mix(words[U8(begin + j)], U8(seed))
-        first = at
-        if check or thinned:
-            for j in range(many if thinned else 0):
-                tossed[j] = mix(begin + j, U8(coin_seed)) & _LOW
-            for j in range(many):
-                which = stratum[hashes[j] >> U8(shift)]
-                out[U8(at)] = begin + j
-                taken = (hashes[j] & _LOW) < level[which]
-                if check:
-                    taken &= valid[begin + j]
-                if thinned:
-                    taken &= tossed[j] < coin[which]
-                at += 1 if taken else 0
-        else:
-            for j in range(many):
-                out[U8(at)] = begin + j
-                at += 1 if (hashes[j] & _LOW) < level[stratum[hashes[j] >> U8(shift)]] else 0
-        for k in range(first, at):
+        first = past = at
+        for j in range(many):
+            out[U8(past)] = begin + j
+            taken = (hashes[j] & _LOW) < level[stratum[hashes[j] >> U8(shift)]]
+            if check:
+                taken &= valid[begin + j]
+            past += 1 if taken else 0
+        for k in range(first, past):  # coins are tossed for those alone whose key is in
             place = U8(out[U8(k)])
-            out_ts[U8(k)] = ts[place]
-            out_words[U8(k)] = words[place]
-            came[U8(k)] = stratum[hashes[place - U8(begin)] >> U8(shift)]
+            which = stratum[hashes[place - U8(begin)] >> U8(shift)]
+            out[U8(at)], out_ts[U8(at)] = np.int64(place), ts[place]
+            out_words[U8(at)], came[U8(at)] = words[place], which
+            at += 1 if not thinned or (mix(np.int64(place), U8(coin_seed)) & _LOW) < coin[which] else 0
     return at
 
 
@@ -242,72 +233,17 @@ def window_ranges(
 
 
 @kernel
-def join_strata(side: Array, left: Array, right: Array, matches: Array, which: Array, pairs: Array) -> None:
-    """The stratum of each arrival, and the pairs of each stratum.
-
-    side: int8 [n]; left, right: uint8, of either stream's tuples; matches: int32 [n]; which: uint8 [n]; pairs: float64
-    [strata], zeros.
-    """
-    i = j = 0
-    for k in range(side.shape[0]):
-        if side[k] == 0:
-            which[k] = left[i]
-            i += 1
-        else:
-            which[k] = right[j]
-            j += 1
-        pairs[which[k]] += matches[k]
-
-
-@kernel
-def sum_stands(
-    side: Array, left_code: Array, right_code: Array, matches: Array, strata: Array, level: Array, coins: Array,
-    by_key: Array, level_of: Array, sums: Array,
-) -> None:  # fmt: skip
-    """What the pairs of tuples that came in stand for: of all (sums[0]), of each key, and how that scatters by coins.
-
-    side, matches, strata: as `draw_pairs`; code: int64, of either stream's tuples, below 0 null; level, float64
-    [strata], and coins, float64 [2, strata]: the rates of keys and of either stream's tuples; by_key, level_of: float64
-    [keys], zeros and anything; sums: float64 [3], zeros, the last two the variance of tuples with coins of their own
-    and the sum of its squares.
-    """
-    i = j = 0
-    apart = strata.shape[0] > 0
-    for k in range(side.shape[0]):
-        s = strata[k] if apart else 0
-        mine = side[k]
-        if mine == 0:
-            code = left_code[i]
-            i += 1
-        else:
-            code = right_code[j]
-            j += 1
-        if code < 0:
-            continue
-        coin = coins[mine, s]
-        stands = matches[k] / (level[s] * coins[0, s] * coins[1, s])
-        by_key[code] += stands
-        level_of[code] = level[s]
-        scatter = level[s] * (1.0 - coin) * 4.0 * stands * stands
-        sums[0] += stands
-        sums[1] += scatter
-        sums[2] += scatter * scatter
-
-
-@kernel
 def write_best(
     arrivals: Array, side: Array, own: Array, matches: Array, high: Array, left_listed: Array, right_listed: Array,
-    left_place: Array, right_place: Array, progress: Array, left_out: Array, right_out: Array,
+    progress: Array, left_out: Array, right_out: Array,
 ) -> int:  # fmt: skip
     """The pairs of whole arrivals, in the order of `arrivals`, newest partner first; returns how many were written.
 
-    arrivals: int64 [m]; side, own, matches, high: as `window_ranges`; listed: int32, the lists; place: int64, what the
-    tuples of either stream are told as ([0]: their ordinals); progress: int64 [2], arrivals done and pairs of the next
-    one done.
+    arrivals: int64 [m]; side, own, matches, high: as `window_ranges`; listed: int32, the lists; progress:
+    int64 [2], arrivals done and pairs of the next one done.
     """
     written = 0
     room = left_out.shape[0]
-    placed = left_place.shape[0] > 0 or right_place.shape[0] > 0
     while progress[0] < arrivals.shape[0]:
         k = arrivals[progress[0]]
         while progress[1] < matches[k]:
@@ -318,57 +254,9 @@ def write_best(
                 left, right = np.int64(own[k]), np.int64(right_listed[at])
             else:
                 left, right = np.int64(left_listed[at]), np.int64(own[k])
-            left_out[written] = left_place[left] if placed else left
-            right_out[written] = right_place[right] if placed else right
+            left_out[written], right_out[written] = left, right
             written += 1
             progress[1] += 1
         progress[1] = 0
         progress[0] += 1
-    return written
-
-
-@kernel
-def draw_pairs(
-    side: Array, own: Array, strata: Array, rate: Array, matches: Array, high: Array, left_listed: Array,
-    right_listed: Array, left_place: Array, right_place: Array, progress: Array, place: Array, stands: Array,
-    left_out: Array, right_out: Array, weight_out: Array,
-) -> int:  # fmt: skip
-    """A systematic sample of the pairs, each of stratum s with probability rate[s]; returns how many were written.
-
-    Arrivals lie one after another on a line, each as long as rate * matches; a pair is drawn where a whole number falls
-    into its part, and stands for stands[s].  strata: uint8 [n], or [0]: all are 0; progress: int64 [2], as
-    `write_best`; place: float64 [2], the end of the last arrival dealt with, and the next whole number (both from an
-    offset in [0, 1)).
-    """
-    written = 0
-    room = left_out.shape[0]
-    placed = left_place.shape[0] > 0 or right_place.shape[0] > 0
-    apart = strata.shape[0] > 0
-    end = place[0]
-    due = place[1]
-    for k in range(progress[0], side.shape[0]):
-        count = matches[k]
-        if count == 0:
-            continue
-        which = strata[k] if apart else 0
-        share = rate[which]
-        begin = end
-        end = begin + share * count
-        while due < end:
-            if written == room:
-                progress[0] = k
-                place[0], place[1] = begin, due
-                return written
-            at = high[k] - 1 - min(count - 1, int((due - begin) / share))
-            if side[k] == 0:
-                left, right = np.int64(own[k]), np.int64(right_listed[at])
-            else:
-                left, right = np.int64(left_listed[at]), np.int64(own[k])
-            left_out[written] = left_place[left] if placed else left
-            right_out[written] = right_place[right] if placed else right
-            weight_out[written] = stands[which]
-            written += 1
-            due += 1.0
-    progress[0] = side.shape[0]
-    place[0], place[1] = end, due
     return written

@@ -8,7 +8,7 @@ import numpy as np
 
 from nile.exact.join.count import count_whole
 from nile.operators.inputs.joining import Joinable
-from nile.operators.strategies.counted import CountedJoin
+from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
 from nile.preferences.key_sample import counted as counted_estimate
@@ -23,20 +23,22 @@ _NONE_OF = 3.0
 
 
 def told(
-    counted: CountedJoin, which: Array, came: Array, admission: Admission, tuples: tuple[int, ...], window: int | None,
+    found: KeyPairs, which: Array, came: Array, admission: Admission, tuples: tuple[int, ...], window: int | None,
     span: int, confidence: float,
 ) -> Estimate:  # fmt: skip
     """How many pairs there are, by all that the sampled keys have, drawn or not.
 
-    which: uint8, the stratum of each arrival; came: int64 [2, strata], the tuples that came in; tuples: of either
-    stream, with a key; window: ns or None; span: ns.
-    The variance is that of keys that are in or out whole, and of tuples with coins of their own, whose pairs with
-    later tuples are taken to be as many as those with earlier ones.
+    which: uint8, the stratum of each key ([0]: of all, the only one); came: int64 [2, strata], the tuples that came in;
+    tuples: of either stream, with a key; window: ns or None; span: ns.
+    The variance is that of keys that are in or out whole, and of tuples with coins of their own.
     """
     coins = np.stack([admission.left, admission.right])
-    by_key, level, sums = counted.stands(which, admission.level, coins)
+    of_key = which if which.shape[0] else 0
+    level: Array = admission.level[of_key]
+    by_key = found.by_key * (1.0 / (admission.level * coins[0] * coins[1]))[of_key]
     keys = (1.0 - level) * by_key**2
-    variance, total = float(sums[1] + keys.sum()), float(sums[0])
+    total = float(by_key.sum())
+    variance = float(keys.sum()) + found.scatter(which, admission.level, coins)
     room = 0.0
     if level.min() < 1.0:
         stood = (came / np.where(came > 0, admission.level * coins, 1.0)).sum(axis=1)
@@ -46,7 +48,7 @@ def told(
     if least < 1.0 and not keys.any():  # of keys that were drawn among others none has a pair: of the others some may
         room += _NONE_OF / least
     largest = float(np.sqrt(keys.max(initial=0.0)))
-    return counted_estimate(float(counted.pairs), total, variance, room, confidence, largest)
+    return counted_estimate(float(found.pairs), total, variance, room, confidence, largest)
 
 
 def drawing_rates(pairs: Array, weight: Array, room: float) -> Array:
