@@ -68,19 +68,19 @@ def test_an_exact_sum_equals_fsum_whatever_the_spread_of_exponents(spread: int) 
         values = [float(math.ldexp(m, int(e))) for m, e in zip(rng.standard_normal(n), exponents, strict=True)]
         digits = np.zeros(70, np.int64)
         for value in values:
-            add_double(digits, bits(value), True, 0)
+            add_double.py_func(digits, bits(value), True, 0)
         scratch = np.zeros(70, np.int64)
         assert rounded(digits, 0, scratch) == math.fsum(values)
         gone = values[: n // 2]
         for value in gone:
-            add_double(digits, bits(value), False, 0)
+            add_double.py_func(digits, bits(value), False, 0)
         assert rounded(digits, 0, scratch) == math.fsum(values[n // 2 :])
 
 
 @pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 0.1, -1.0])
 def test_an_exact_sum_of_one_value_is_the_value(value: float) -> None:
     digits, scratch = np.zeros(70, np.int64), np.zeros(70, np.int64)
-    add_double(digits, bits(value), True, 0)
+    add_double.py_func(digits, bits(value), True, 0)
     assert rounded(digits, 0, scratch) == value
 
 
@@ -321,8 +321,9 @@ def test_parts_of_the_groups_that_work_for_themselves_count_what_a_loop_counts(p
     if not ragged:  # every tuple is a run
         begins, touch = np.empty(0, np.int64), np.repeat(touch, np.diff(begins))
     now, old, new = grown(np.zeros(0, np.int64), groups), np.full(found, -99), np.full(found, -99)
+    scratch = np.empty(AT_ONCE, np.int64)
     for part in range(parts):
-        apply_counts(weight, codes, valid, begins, touch, first, last, now, old, new, part, parts - 1)
+        apply_counts(weight, codes, valid, begins, touch, first, last, now, old, new, part, parts - 1, scratch)
         others = (np.arange(now.shape[0]) >> 3) & (parts - 1) > part
         assert not now[others].any()
     held, expected = [0] * groups, []

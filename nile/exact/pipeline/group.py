@@ -357,13 +357,13 @@ def instants_cut(ts: Array, pieces: int) -> list[int]:
     return sorted({0, n, *(int(ts.searchsorted(ts[each.start])) for each in pieces_of(n, pieces)[1:])})
 
 
-def _shared(parts: int, kernel: Callable[..., None], *given: Any) -> None:
+def _shared(parts: int, kernel: Callable[..., object], *given: Any, scratch: int) -> None:
     """Call a kernel for each part of the groups on a thread of its own; parts: a power of two.
 
     Each group's tuples are one thread's, in their order, so sums, and what is read of them, do not depend on how many
     threads there are.
     """
-    together([partial(kernel, *given, part, parts - 1) for part in range(parts)])
+    together([partial(kernel, *given, part, parts - 1, np.empty(scratch, np.int64)) for part in range(parts)])
 
 
 def _laid(read: Any, own: slice) -> dict[Key, tuple[Array, Array]]:

@@ -124,7 +124,7 @@ def own_runs(begin: int, codes: Array, begins: Array, runs: int, part: int, mask
     return many
 
 
-@allocating_kernel
+@kernel
 def apply_counts(
     weight: Array,
     codes: Array,
@@ -138,14 +138,16 @@ def apply_counts(
     new: Array,
     part: int,
     mask: int,
+    scratch: Array,
 ) -> None:
     """Count the valid rows: now int64 [groups]; old, new: int64 [pairs], before and after each pair's tuples.
 
     begins, touch: int64 [runs + 1], [runs], as of `number_pairs`; begins [0]: every tuple is a run.
-    part, mask: only of groups with (group >> 3) & mask == part, so that threads write to other lines of the cache.
+    part, mask: only of groups with (group >> 3) & mask == part, so that threads write to other lines of the cache;
+    scratch: int64 [AT_ONCE].
     """
     ragged = begins.shape[0] > 0
-    own = np.empty(AT_ONCE, np.int64)
+    own = scratch[:AT_ONCE]
     for some in range(0, touch.shape[0], AT_ONCE):
         for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
             run = own[k]

@@ -52,6 +52,7 @@ class Spread(State):
             spreading.apply_squares,
             touches.sign, touches.codes, bits, valid(column), *touches.runs, self._base, self._digits, self._squares,
             self._special, self._now, self._counts, told[0], told[1], counts[0], counts[1],
+            scratch=5 * self._digits.shape[1] + 2,
         )  # fmt: skip
         return tuple(np.column_stack([s.view(np.int64), n]) for s, n in zip(told, counts, strict=True))  # type: ignore[return-value]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.group_kernels import AT_ONCE, own_runs
-from nile.exact.state.kernels import allocating_kernel, part
+from nile.exact.state.kernels import allocating_kernel, kernel, part
 from nile.exact.state.totals.sums_kernels import add_double, is_special, magnitude, nearest
 
 Array = np.ndarray[Any, Any]
@@ -113,7 +113,7 @@ def read_distances(digits: Array, squares: Array, counts: Array, base: int, spec
         now[group] = distance(digits[group], squares[group], counts[group], base, special[group], scratch)
 
 
-@allocating_kernel
+@kernel
 def apply_squares(
     sign: Array,
     codes: Array,
@@ -135,14 +135,14 @@ def apply_squares(
     new_count: Array,
     part: int,
     mask: int,
+    scratch: Array,
 ) -> None:
-    """As `sums_kernels.apply_doubles`, of `distance`; squares int64 [groups, 2 d].
+    """As `sums_kernels.apply_doubles`, of `distance`; squares int64 [groups, 2 d], scratch int64 [AT_ONCE + 5 d + 2].
 
     begins, touch, part, mask: as of `group_kernels.apply_counts`.
     """
-    scratch = np.empty(5 * digits.shape[1] + 2, np.int64)
     ragged = begins.shape[0] > 0
-    own = np.empty(AT_ONCE, np.int64)
+    own, scratch = scratch[:AT_ONCE], scratch[AT_ONCE:]
     for some in range(0, touch.shape[0], AT_ONCE):
         for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
             run = own[k]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from nile.exact.state.rows import grown
 __all__ = ["DOUBLE", "MADE", "PLAIN", "ROWS", "WHOLE", "Counted", "Linear", "State", "Touches", "everyone", "valid"]
 
 counting: Any = arrow.Late("nile.exact.state.group_kernels")
+
+T = TypeVar("T")
 
 # how an aggregate is read from the numbers of its state
 MADE = -1  # by `State.column`
@@ -37,8 +39,8 @@ class Touches:
     sign int8 [n]; weight int64 [n], how many rows come, negative: go (more than one only where all that is asked is
     how many); codes int64 [n], groups; begins, touch: int64 [runs + 1], [runs], where each run of tuples of one pair
     begins, and the pair, or begins [0]: every tuple is a run; first, last: int64 [pairs], tuples; room: groups are
-    below this; shared: calls a kernel with what is given, a part of the groups and a mask, for all parts; None: there
-    is one part.
+    below this; shared: calls a kernel with what is given, a part of the groups, a mask, and scratch, for all parts;
+    None: there is one part.
     """
 
     sign: Array
@@ -51,12 +53,13 @@ class Touches:
     room: int
     shared: Callable[..., None] | None = None
 
-    def work(self, kernel: Callable[..., None], *given: Any) -> None:
-        """Call a kernel for all groups."""
+    def work(self, kernel: Callable[..., T], *given: Any, scratch: int = 0) -> T | None:
+        """Call a kernel for all groups, with scratch of its own beside `AT_ONCE`; what it returns where there is one
+        part."""
         if self.shared is None:
-            kernel(*given, 0, 0)
-        else:
-            self.shared(kernel, *given)
+            return kernel(*given, 0, 0, np.empty(counting.AT_ONCE + scratch, np.int64))
+        self.shared(kernel, *given, scratch=counting.AT_ONCE + scratch)
+        return None
 
     @property
     def pairs(self) -> int:

@@ -55,9 +55,7 @@ class Summed(Linear):
         return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
 
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
-        room = touches.room
-        if self._counts.shape[0] < room:
-            self._counts, self._digits = grown(self._counts, room), grown(self._digits, room)
+        self._have_room(touches.room)
         if not self._double:
             touches.work(
                 summing.apply_integers,
@@ -65,22 +63,23 @@ class Summed(Linear):
                 *places,
             )  # fmt: skip
             return
-        if self._now.shape[0] < room or self._special.shape[0] < room:
-            self._special, self._now = grown(self._special, room), grown(self._now, room)
-
         if touches.shared is not None:
-            self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
-        while True:
-            given = (
-                touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
-                self._now, self._counts, *places,
-            )  # fmt: skip
-            if touches.shared is not None:
-                touches.shared(summing.apply_doubles, *given)
-                return
-            if summing.apply_doubles(*given, 0, 0):
-                return
-            self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
+            self._widen(words)
+        while touches.work(
+            summing.apply_doubles,
+            touches.sign, touches.codes, words, counted, *touches.runs, self._base, self._digits, self._special,
+            self._now, self._counts, *places, scratch=self._digits.shape[1],
+        ) is False:  # fmt: skip
+            self._widen(words)
+
+    def _have_room(self, groups: int) -> None:
+        if self._counts.shape[0] < groups:
+            self._counts, self._digits = grown(self._counts, groups), grown(self._digits, groups)
+        if self._double and (self._now.shape[0] < groups or self._special.shape[0] < groups):
+            self._special, self._now = grown(self._special, groups), grown(self._now, groups)
+
+    def _widen(self, words: Array) -> None:
+        self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]

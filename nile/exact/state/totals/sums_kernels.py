@@ -22,9 +22,12 @@ _LOW = np.int64(0xFFFFFFFF)
 _POWERS = 2.0 ** np.arange(-1022, 971)
 
 
-@kernel
+@inlined
 def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
-    """Add or take away a finite double, given as its bits.  base: the first digit's number."""
+    """Add or take away a finite double, given as its bits.  base: the first digit's number.
+
+    Without a branch on the sign: which tuples come and which go nobody guesses.
+    """
     e = (bits >> 52) & 0x7FF
     m = bits & np.int64(0xFFFFFFFFFFFFF)
     if e == 0:
@@ -35,19 +38,14 @@ def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
         m |= np.int64(1) << 52
     at = (e >> 5) - base
     shift = e & 31
-    low = (m << shift) & _LOW
-    rest = m >> (32 - shift) if shift else m >> 32
-    if (bits < 0) == plus:
-        digits[at] -= low
-        digits[at + 1] -= rest & _LOW
-        digits[at + 2] -= rest >> 32
-    else:
-        digits[at] += low
-        digits[at + 1] += rest & _LOW
-        digits[at + 2] += rest >> 32
+    step = np.int64(1) if (bits < 0) != plus else np.int64(-1)
+    rest = (m >> 1) >> (31 - shift)
+    digits[at] += step * ((m << shift) & _LOW)
+    digits[at + 1] += step * (rest & _LOW)
+    digits[at + 2] += step * (rest >> 32)
 
 
-@part
+@inlined
 def is_special(bits: int, step: int, special: Array) -> bool:
     """Whether these are the bits of NaN or an infinity, which is then counted: int64 [3], of NaN, +inf, -inf."""
     if (bits >> 52) & 0x7FF != 0x7FF:
@@ -62,25 +60,40 @@ def is_special(bits: int, step: int, special: Array) -> bool:
 
 
 @inlined
+def carry_over(digits: Array) -> bool:
+    """Have 32 bits in each digit but the last; whether the sum is below 0."""
+    n = digits.shape[0]
+    carry = np.int64(0)
+    for k in range(n - 1):
+        d = digits[k] + carry
+        digits[k] = d & _LOW
+        carry = d >> 32
+    digits[n - 1] += carry
+    return bool(digits[n - 1] < 0)
+
+
+@inlined
+def negated(digits: Array, scratch: Array) -> None:
+    """-sum into scratch, int64, as many digits, of 32 bits but the last."""
+    n = digits.shape[0]
+    carry = np.int64(0)
+    for k in range(n - 1):
+        d = carry - digits[k]
+        scratch[k] = d & _LOW
+        carry = d >> 32
+    scratch[n - 1] = carry - digits[n - 1]
+
+
+@inlined
 def magnitude(digits: Array, scratch: Array) -> bool:
     """|sum| into scratch, int64, as many digits, each of 32 bits but the last; whether it is below 0.  Runs carries."""
-    n = digits.shape[0]
-    for k in range(n - 1):
-        carry = digits[k] >> 32
-        digits[k] &= _LOW
-        digits[k + 1] += carry
-    negative = digits[n - 1] < 0
+    negative = carry_over(digits)
     if negative:
-        carry = np.int64(0)
-        for k in range(n - 1):
-            d = carry - digits[k]
-            scratch[k] = d & _LOW
-            carry = d >> 32
-        scratch[n - 1] = carry - digits[n - 1]
+        negated(digits, scratch)
     else:
-        for k in range(n):
+        for k in range(digits.shape[0]):
             scratch[k] = digits[k]
-    return bool(negative)
+    return negative
 
 
 @inlined
@@ -119,8 +132,12 @@ def nearest(digits: Array) -> tuple[float, int]:
 @kernel
 def rounded(digits: Array, base: int, scratch: Array) -> float:
     """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
-    negative = magnitude(digits, scratch)
-    m, e = nearest(scratch)
+    negative = carry_over(digits)
+    if negative:
+        negated(digits, scratch)
+        m, e = nearest(scratch)
+    else:
+        m, e = nearest(digits)
     e += 32 * base - 1075
     value = m * _POWERS[e + 1022] if -1022 <= e <= 970 else math.ldexp(m, e)
     return -value if negative else value
@@ -179,7 +196,14 @@ def exponents(bits: Array) -> tuple[int, int]:
     return int(least), int(most)
 
 
-@allocating_kernel
+@inlined
+def room_for(bits: Array, base: int, width: int) -> bool:
+    """Whether digits from `base` on have room for these doubles (`widened`)."""
+    least, most = exponents(bits)
+    return width > 0 and (least > most or ((least >> 5) >= base and (most >> 5) + 4 <= base + width))
+
+
+@kernel
 def apply_doubles(
     sign: Array,
     codes: Array,
@@ -200,23 +224,20 @@ def apply_doubles(
     new_count: Array,
     part: int,
     mask: int,
+    scratch: Array,
 ) -> bool:
     """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after; False,
     and nothing done, where digits from `base` on have no room for these doubles (`widened`).
 
     bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
     how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
-    pair.
+    pair; scratch: int64 [AT_ONCE + d].
     begins, touch, part, mask: as of `group_kernels.apply_counts`; of parts it is known that they have room.
     """
-    width = digits.shape[1]
-    if mask == 0:
-        least, most = exponents(bits)
-        if width == 0 or (least <= most and ((least >> 5) < base or (most >> 5) + 4 > base + width)):
-            return False
-    scratch = np.empty(width, np.int64)
+    if mask == 0 and not room_for(bits, base, digits.shape[1]):
+        return False
     ragged = begins.shape[0] > 0
-    own = np.empty(AT_ONCE, np.int64)
+    own, scratch = scratch[:AT_ONCE], scratch[AT_ONCE:]
     for some in range(0, touch.shape[0], AT_ONCE):
         for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
             run = own[k]
@@ -232,16 +253,8 @@ def apply_doubles(
                     continue
                 step = 1 if sign[i] > 0 else -1
                 counts[code] += step
-                b = bits[i]
-                if (b >> 52) & 0x7FF == 0x7FF:  # written out: a call of is_special for each double costs a quarter
-                    if b & np.int64(0xFFFFFFFFFFFFF) != 0:
-                        special[code, 0] += step
-                    elif b > 0:
-                        special[code, 1] += step
-                    else:
-                        special[code, 2] += step
-                else:
-                    add_double(digits[code], b, step > 0, base)
+                if not is_special(bits[i], step, special[code]):
+                    add_double(digits[code], bits[i], step > 0, base)
             if end - 1 == last[t]:
                 now[code] = read(digits[code], base, special[code], scratch)
                 new[t] = now[code]
@@ -249,7 +262,25 @@ def apply_doubles(
     return True
 
 
-@allocating_kernel
+@inlined
+def add_integer(value: int, plus: bool, unsigned: bool, digits: Array) -> None:
+    """Add or take away a whole number: digits int64 [2] of its group, high and low."""
+    high = (value >> 32) & _LOW if unsigned else value >> 32
+    if plus:
+        digits[0] += high
+        digits[1] += value & _LOW
+    else:
+        digits[0] -= high
+        digits[1] -= value & _LOW
+
+
+@inlined
+def carry_integer(digits: Array) -> None:
+    digits[0] += digits[1] >> 32
+    digits[1] &= _LOW
+
+
+@kernel
 def apply_integers(
     sign: Array,
     codes: Array,
@@ -270,14 +301,15 @@ def apply_integers(
     new_count: Array,
     part: int,
     mask: int,
+    scratch: Array,
 ) -> None:
     """As apply_doubles for whole numbers: digits int64 [groups, 2]; old_*, new_*: int64 [pairs], high and low digit.
 
     The sum is high * 2**32 + low, 0 <= low < 2**32.
-    begins, touch, part, mask: as of `group_kernels.apply_counts`.
+    begins, touch, part, mask, scratch: as of `group_kernels.apply_counts`.
     """
     ragged = begins.shape[0] > 0
-    own = np.empty(AT_ONCE, np.int64)
+    own = scratch[:AT_ONCE]
     for some in range(0, touch.shape[0], AT_ONCE):
         for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
             run = own[k]
@@ -290,23 +322,11 @@ def apply_integers(
                 old_low[t] = digits[code, 1]
                 old_count[t] = counts[code]
             for i in range(begin, end):
-                if not valid[i]:
-                    continue
-                v = values[i]
-                high = v >> 32
-                if unsigned:
-                    high &= _LOW
-                if sign[i] > 0:
-                    counts[code] += 1
-                    digits[code, 0] += high
-                    digits[code, 1] += v & _LOW
-                else:
-                    counts[code] -= 1
-                    digits[code, 0] -= high
-                    digits[code, 1] -= v & _LOW
+                if valid[i]:
+                    counts[code] += 1 if sign[i] > 0 else -1
+                    add_integer(values[i], sign[i] > 0, unsigned, digits[code])
             if end - 1 == last[t]:
-                digits[code, 0] += digits[code, 1] >> 32
-                digits[code, 1] &= _LOW
+                carry_integer(digits[code])
                 new_high[t] = digits[code, 0]
                 new_low[t] = digits[code, 1]
                 new_count[t] = counts[code]
