@@ -221,6 +221,19 @@ class LiveStream:
             assert batch.carried is not None
             yield batch.ts, batch.carried.select(list(columns))
 
+    def arrived(self) -> Iterator[pa.RecordBatch]:
+        """What has arrived and is not late: what is kept, then what waits for its turn, each in order."""
+        for _, rows in self.kept(self.schema.names):
+            yield rows
+        waiting = self._order.waiting()
+        if waiting is not None:
+            assert waiting.carried is not None
+            yield waiting.carried.select(self.schema.names)
+
+    def let_go(self, waiting: np.ndarray[Any, Any]) -> None:
+        """Forget rows that wait for their turn.  waiting: their places among these, int64 [n]."""
+        self._order.let_go(waiting)
+
     def without(self, gone: np.ndarray[Any, Any], history: History | None) -> None:
         """Let go of kept rows for good.  gone: their places, ascending; history: one without them, or None."""
         if self.history is not None:

@@ -83,6 +83,12 @@ class Order(Protocol):
     def finish(self) -> Run | None:
         """The tuples still waiting, at the end of the stream."""
 
+    def waiting(self) -> Run | None:
+        """The tuples that wait, in order, once `due` has been asked."""
+
+    def let_go(self, places: np.ndarray) -> None:
+        """Forget those of them at these places, int64 [n]."""
+
 
 class CheckedOrder:
     """Takes arrivals that must be in order already; any disorder is an error. O(1) memory."""
@@ -127,6 +133,13 @@ class CheckedOrder:
     def due(self) -> Run | None:
         """Nothing waits."""
         return None
+
+    def waiting(self) -> Run | None:
+        """Nothing waits."""
+        return None
+
+    def let_go(self, places: np.ndarray) -> None:
+        """There is nothing to let go of."""
 
     def position(self) -> tuple[int, int]:
         """(the largest ts so far, tuples so far): all that is remembered."""
@@ -205,6 +218,17 @@ class RepairedOrder:
     def due(self) -> Run | None:
         """What the watermark has reached and `push` has not given yet, for those who cannot wait for more."""
         return self._release(self._largest - self._lateness)
+
+    def waiting(self) -> Run | None:
+        """The tuples that wait, in order, once `due` has been asked."""
+        return self._sorted
+
+    def let_go(self, places: np.ndarray) -> None:
+        """Forget those of them at these places, int64 [n]."""
+        if self._sorted is not None and len(places):
+            stay = np.ones(len(self._sorted), bool)
+            stay[places] = False
+            self._sorted = self._sorted.where(stay) if stay.any() else None
 
     def position(self) -> tuple[int, Run | None]:
         """(the largest ts so far, the tuples that wait, in order): all that is remembered once `due` has been asked."""

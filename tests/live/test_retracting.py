@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -243,3 +246,62 @@ def test_what_cannot_be_deleted_from_is_refused() -> None:
         db.sql("DELETE FROM s WHERE nothing = 1")
     with pytest.raises(nile.SqlError, match="'FROM'"):
         db.sql("DELETE s")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_still_wait_for_their_turn_are_taken_back_like_kept_ones(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    there: dict[int, dict[str, Any]] = {}
+    with nile.connect(tmp_path / "store") as db:
+        db.stream("sold", [("at", "double"), ("id", "int64"), ("v", "double")], time="at", lateness="50 s")
+        db.sql("CREATE SUMMARY ids ON sold (id) WITH GRANULARITY '1 min' AND COLLAPSE (4, 3)")
+        told = db.subscribe("SELECT id, sum(v) AS v FROM sold GROUP BY id WINDOW '1 day'", emit="changes", name="told")
+        for step in range(40):
+            events = []
+            touched: set[int] = set()
+            for k in range(draw.randint(1, 6)):
+                open_ones = [i for i in there if i not in touched]
+                row = {"at": 10.0 * step + draw.randint(-30, 10), "id": 10 * step + k, "v": float(draw.randint(1, 9))}
+                what = draw.choice("ccud") if open_ones else "c"
+                old = None if what == "c" else there.pop(draw.choice(open_ones))
+                if old is not None:
+                    row = {**old, "v": old["v"] + 1}
+                if what == "d" or (what == "u" and old is not None and old["at"] < 10.0 * step - 30):
+                    events.append({"before": old, "after": None, "op": "d", "ts_ms": 0})
+                else:
+                    there[row["id"]] = row
+                    events.append({"before": old, "after": row, "op": what, "ts_ms": 0})
+                touched.add(row["id"])
+            db.push("sold", events)
+        if seed % 2:
+            gone = [i for i, row in there.items() if row["v"] > 6]
+            assert db.sql("DELETE FROM sold WHERE v > 6").fetchall() == [(f"{len(gone)} rows of 'sold' deleted",)]
+            for i in gone:
+                del there[i]
+    with nile.connect(tmp_path / "store") as db:
+        told = db.subscription("told")
+        db.advance(1_000.0)
+        wanted = sorted((row["id"], row["v"]) for row in there.values())
+        assert sorted(db.sql("SELECT id, v FROM sold").fetchall()) == wanted
+        state: Counter[tuple[int, float]] = Counter()
+        for batch in told.poll():
+            for row in batch.to_pylist():
+                state[row["id"], row["v"]] += row["_sign"]
+        assert sorted(state.elements()) == wanted
+        accounting = db.accounting("sold")
+        assert (accounting.tuples_in, accounting.late) == (accounting.applied, 0)
+
+
+def test_a_query_that_only_appends_does_not_mind_what_it_was_never_told() -> None:
+    with nile.connect() as db:
+        db.stream("sold", [("at", "double"), ("id", "int64")], time="at", lateness="50 s")
+        told = db.subscribe("SELECT id FROM sold")
+        db.push("sold", {"at": [0.0, 100.0, 101.0], "id": [1, 2, 3]})
+        db.push("sold", {"at": [100.0], "id": [2], "_sign": [-1]})
+        assert db.sql("DELETE FROM sold WHERE id = 3 AND at > 50").fetchall() == [("1 rows of 'sold' deleted",)]
+        with pytest.raises(nile.NileError, match="appended rows only"):
+            db.push("sold", {"at": [0.0], "id": [1], "_sign": [-1]})
+        with pytest.raises(nile.NileError, match="of which 0 are kept; what never came"):
+            db.push("sold", {"at": [100.0], "id": [2], "_sign": [-1]})
+        db.advance(1_000.0)
+        assert [row["id"] for batch in told for row in batch.to_pylist()] == [1]

@@ -1,5 +1,7 @@
 """Retractions from a live stream: of the rows that satisfy a condition, or of given rows by value.
 
+Rows that still wait for their turn, within the lateness, go like kept ones; nobody has been told of them.
+
 What is kept is written anew without them, and summaries count it anew: a row that came and was taken back leaves no
 trace, in bytes and in answers.  Standing queries correct what they told: from the first instant that can still come the
 row is in no window any more.  Cost: O(kept), so take many back at once.
@@ -31,12 +33,12 @@ __all__ = ["Goes", "TakingBack", "matched", "rewritten", "satisfying", "signed_a
 
 Array = np.ndarray[Any, Any]
 Goes = Callable[[LiveStream], Array]
-"""Places of kept rows that are to go, ascending: int64 [n]."""
+"""Places of rows that are to go, ascending, among what `LiveStream.arrived` gives: int64 [n]."""
 _NAN = object()
 
 
 def satisfying(stream: LiveStream, where: str | None) -> Array:
-    """Places of the kept rows that satisfy a condition (null does not; None: all): int64 [n].
+    """Places of the rows that satisfy a condition (null does not; None: all): int64 [n].
 
     Raises ExpressionError, UnknownColumn.
     """
@@ -46,7 +48,7 @@ def satisfying(stream: LiveStream, where: str | None) -> Array:
         condition = parse_condition(where, where=place)
         condition.check(stream.schema, where=place)
     places, done = [np.zeros(0, np.int64)], 0
-    for _, rows in stream.kept(stream.schema.names):
+    for rows in stream.arrived():
         if condition is None:
             found = np.arange(rows.num_rows)
         else:
@@ -104,7 +106,7 @@ def _compared(stream: LiveStream, rows: pa.RecordBatch, signs: list[int] | None 
 
 
 def matched(stream: LiveStream, rows: pa.RecordBatch) -> Array:
-    """Places of kept rows that are equal to these, one for each, the newest of equal ones: int64 [n].
+    """Places of rows that are equal to these, one for each, the newest of equal ones: int64 [n].
 
     NULL equals NULL and NaN equals NaN here.  rows: in plain types; where none has a time, rows of any time.
     Raises SourceError for a row that is not kept, or not so often.
@@ -117,8 +119,8 @@ def matched(stream: LiveStream, rows: pa.RecordBatch) -> Array:
     found: dict[tuple[Any, ...], list[int]] = {row: [] for row in wanted}
     done = 0
     near_by = [name for name in names if _tells_apart(rows.schema.field(name).type)]
-    for _, kept in stream.kept(stream.schema.names):
-        batch = plain_batch(kept, plain_schema(stream.schema)).select(names)
+    for arrived in stream.arrived():
+        batch = plain_batch(arrived, plain_schema(stream.schema)).select(names)
         near = np.ones(batch.num_rows, bool)
         for name in near_by:
             near &= pc.is_in(batch.column(name), value_set=rows.column(name)).to_numpy(zero_copy_only=False)
@@ -132,8 +134,8 @@ def matched(stream: LiveStream, rows: pa.RecordBatch) -> Array:
             told = dict(zip(names, (float("nan") if value is _NAN else value for value in row), strict=True))
             raise SourceError(
                 f"stream '{stream.name}', push: needed a kept row for each with {SIGN} -1; got {times_wanted} like "
-                f"{told!r}, of which {len(found[row])} are kept; what never came, was taken back before or is not kept "
-                "any more cannot be taken back: leave it out"
+                f"{told!r}, of which {len(found[row])} are kept; what never came, came too late, was taken back before "
+                "or is not kept any more cannot be taken back: leave it out"
             )
     none = np.zeros(0, np.int64)
     return np.sort(np.concatenate([none, *(np.array(p[-wanted[row] :], np.int64) for row, p in found.items())]))
@@ -161,28 +163,38 @@ def _hashable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TakingBack:
-    """Kept rows of a stream that are let go of for good, worked out before the change that does it."""
+    """Rows of a stream that are let go of for good, worked out before the change that does it.
+
+    waiting: places among those that wait; gone: among the kept ones, of which standing queries are told.
+    """
 
     stream: LiveStream
+    waiting: Array
     gone: Array
     fresh: History | None
-    told: TakenBack
+    told: TakenBack | None
 
     @classmethod
     def of(cls, live: Live, stream: LiveStream, gone: Array) -> TakingBack | None:
-        """gone: their places, ascending; None: there are none.
+        """gone: as of Goes; None: there are none.
 
         Raises ConfigError where a standing query has told of them, StoreWriteError.
         """
-        live.standing.check_taking_back(stream)
-        if not gone.shape[0]:
-            return None
+        kept = int(np.searchsorted(gone, stream.rows))
+        gone, waiting = gone[:kept], gone[kept:] - stream.rows
+        if kept or not waiting.shape[0]:
+            live.standing.check_taking_back(stream)
+        if not kept:
+            return cls(stream, waiting, gone, None, None) if waiting.shape[0] else None
         keeper = live._keeper
         fresh = rewritten(stream, gone, None if keeper is None else keeper.history)
-        return cls(stream, gone, fresh, _told(stream, gone))
+        return cls(stream, waiting, gone, fresh, _told(stream, gone))
 
     def apply(self, live: Live) -> None:
         """A part of a change."""
+        self.stream.let_go(self.waiting)
+        if self.told is None:
+            return
         self.stream.without(self.gone, self.fresh)
         live.summaries.recount(self.stream)
         live.names.changed(self.stream.name)
@@ -190,7 +202,7 @@ class TakingBack:
 
 
 def take_back(live: Live, name: str, places: Goes) -> int:
-    """Let go of kept rows of a stream for good; places: of these.  How many.
+    """Let go of rows of a stream for good; places: of these.  How many.
 
     Raises ConfigError where a standing query has told of them, and what `places` and a store raise.
     """
