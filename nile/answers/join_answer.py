@@ -12,6 +12,7 @@ import numpy as np
 from nile.answers.join_outputs import JoinOutputs, Values, columns_of
 from nile.answers.tabular import Members
 from nile.base.contiguous import gathered, taker
+from nile.base.weakly import weakly
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -100,7 +101,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             self._join, running = planned, planned.run()
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
-            self._join, running = whole, whole.run(self._with_rows)
+            self._join, running = whole, whole.run(weakly(self._with_rows))
         else:
             given, lent = without_partners(joined, plan, summaries), lent_grids(joined, plan, summaries)
             join = PromisingJoin(plan, given, batch_rows=batch_rows, lent=lent)

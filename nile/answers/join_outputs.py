@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
@@ -61,6 +61,11 @@ UNTOLD = Values()
 _CONFIDENCE = 0.95
 
 
+def _begun(told: Callable[[Iterator[Out]], Iterator[Out]], found: Iterator[Out]) -> Iterator[Out]:
+    """What is told, asked for with the first of it: an answer that nobody reads, as what is counted, no run holds."""
+    yield from told(found)
+
+
 class JoinOutputs(JoinWorth, Generic[Out]):
     """A join's outputs, in the order the query prefers.  Nothing runs until the first is asked for.
 
@@ -108,7 +113,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
         self._repeats = repeats and self._metered is None
         self._found = KeptOutputs(
-            timed(self._telling(self._first(running.run() if isinstance(running, MeteredRun) else running)), clock),
+            timed(_begun(weakly(self._told), running.run() if isinstance(running, MeteredRun) else running), clock),
             weakly(self._once_more), weakly(self._size),
             weakly(self._counted) if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
             repeats=self._repeats,
@@ -140,6 +145,10 @@ class JoinOutputs(JoinWorth, Generic[Out]):
                 "once, or run the query again"
             )
         return self._like(self.plan).outputs()
+
+    def _told(self, found: Iterator[Out]) -> Iterator[Out]:
+        """What a run gives, told of what it finds."""
+        return self._telling(self._first(found))
 
     def _telling(self, found: Iterator[Out]) -> Iterator[Out]:
         """What is found; then, where somebody asked and no sweep of budgets, what it would have cost in another way."""
