@@ -67,21 +67,46 @@ def test_desc_never_finds_fewer_pairs(name: str) -> None:
     assert never_falls(numbers(made(name, 4_000, seed=5), "desc", 11))
 
 
-@pytest.mark.parametrize("name", thinned(list(FAMILY)[::3], 3))
-def test_the_expected_error_of_a_weighted_total_never_rises(name: str) -> None:
-    joined = made(name, 700, seed=5)
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), n=st.integers(1_500, 4_000), keys=st.sampled_from((5, 40, 300, 3_000)),
+    window=st.sampled_from((5, 60, 400)),
+)  # fmt: skip
+def test_desc_never_finds_fewer_pairs_over_random_streams(seed: int, n: int, keys: int, window: int) -> None:
+    assert never_falls(numbers(joinable(seed, n=n, keys=keys, window=window * SECOND), "desc", seed))
+
+
+def never_rises(joined: Joinable, seeds: int) -> None:
+    """The root mean squared error of a weighted total, from one budget to the next."""
     errors = []
     for budget in (0.05, 0.1, 0.2, 0.5, 1.0):
-        totals = np.array([found(joined, "weighted", budget, seed).pairs().weight.sum() for seed in range(60)])
+        totals = np.array([found(joined, "weighted", budget, seed).pairs().weight.sum() for seed in range(seeds)])
         errors.append(float(np.sqrt(np.mean((totals / max(1, joined.pairs) - 1.0) ** 2))))
     assert all(more <= LUCK * fewer + 1e-3 for fewer, more in itertools.pairwise(errors)), errors
 
 
+@pytest.mark.parametrize("name", thinned(list(FAMILY)[::3], 3))
+def test_the_expected_error_of_a_weighted_total_never_rises(name: str) -> None:
+    never_rises(made(name, 700, seed=5), 60)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), n=st.integers(300, 1_500), keys=st.sampled_from((5, 40, 300, 3_000)),
+    window=st.sampled_from((5, 60, 400)),
+)  # fmt: skip
+def test_neither_does_that_over_random_streams(seed: int, n: int, keys: int, window: int) -> None:
+    never_rises(joinable(seed, n=n, keys=keys, window=window * SECOND), 60)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("preference", ["asc", "desc"])
+@pytest.mark.parametrize("preference", ["asc", "desc", "weighted"])
 def test_neither_does_the_retail_file(preference: str) -> None:
     path = retail_file()
     if path is None:
         pytest.skip("the retail file is not here")
     for joined in real(path).values():
-        assert never_falls(numbers(joined, preference, 3))
+        if preference == "weighted":
+            never_rises(joined, 60)
+        else:
+            assert never_falls(numbers(joined, preference, 3))
