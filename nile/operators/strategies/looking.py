@@ -32,8 +32,8 @@ _FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 64
 _TIMES = 64
 _KINDS, _ALIKE = 32, 100
 """Of slots by how often they were seen, and how many of a kind tell what the next one has."""
-_DENSE = 2
-"""Numbers a tuple up to which joins take keys as they are."""
+_DENSE, _BESIDE = 4, 1 << 18
+"""Numbers a tuple, and besides, up to which joins take keys as they are (`nile.exact.join.listed`)."""
 _BLOCK = 1024
 """Tuples that are admitted or refused at a time."""
 
@@ -101,7 +101,7 @@ class Look:
 
     def is_sparse(self, tuples: float) -> bool:
         """Whether keys are numbers too far apart to be the codes of so many tuples themselves."""
-        return self._span > _DENSE * tuples
+        return self._span > _DENSE * tuples + _BESIDE
 
     def within(self, window: int | None) -> Look:
         """The same look where partners are looked for within another window, ns; what was counted is shared."""
