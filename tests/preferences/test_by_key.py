@@ -76,7 +76,8 @@ def test_the_keys_with_most_pairs_per_tuple_come_first_and_no_more_than_asked_fo
     assert (some.right == part.right[:410]).all()
 
 
-def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("alike", [False, True])
+def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch, alike: bool) -> None:
     rng = np.random.default_rng(3)
     ts = tuple(np.sort(rng.integers(0, 1000, 300)) for _ in range(2))
     codes = tuple(rng.integers(0, 12, 300) for _ in range(2))
@@ -90,7 +91,7 @@ def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch) 
         out, progress = np.zeros((5, found), np.int64), np.zeros(3, np.uint64)
         assert found == pairs.sum()
         assert found == write(
-            np.arange(12), lists.rows[0], begin, many, *times, *lists.listed, codes[0], progress, *out
+            np.arange(12), lists.rows[0], begin, many, *times, *lists.listed, codes[0], alike, progress, *out
         )  # fmt: skip
         return pairs, out
 

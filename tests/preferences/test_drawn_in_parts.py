@@ -110,8 +110,10 @@ def test_every_pair_is_drawn_as_often_as_its_stratum_says_with_its_times_and_key
     assert len({*map(tuple, np.concatenate(whole, axis=1).T.tolist())}) == found.pairs
 
 
-@pytest.mark.parametrize("window", [None, 50])
-def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch, window: int | None) -> None:
+@pytest.mark.parametrize(("window", "alike"), [(None, False), (50, True)])
+def test_the_kernels_do_what_they_do_in_python(
+    monkeypatch: pytest.MonkeyPatch, window: int | None, alike: bool
+) -> None:
     _, keys = _streams()
     found, which = _found(window), (np.arange(40) % 2).astype(np.uint8)
     coins, level = np.array([[1.0, 0.5], [1.0, 0.25]]), np.array([0.5, 1.0])
@@ -123,7 +125,7 @@ def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch, 
         for _ in range(3):
             n = draw(
                 found._rows, found.by_key, which, np.array([0.05, 0.02]), np.array([1.0, 2.0]), *found._joined,
-                *found._times, *found._listed, keys[0], progress, place, *out, weight,
+                *found._times, *found._listed, keys[0], alike, progress, place, *out, weight,
             )  # fmt: skip
             told += [n, out.tolist(), weight.tolist(), progress.tolist(), place.tolist()]
         return [*told, scatter(found._rows, *found._times, found._window, found._joined[1], which, level, coins)]

@@ -86,7 +86,7 @@ def test_the_kernels_do_what_they_do_in_python(monkeypatch: pytest.MonkeyPatch) 
         at, high, many, standing = (each[:n] for each in told)
         out, progress = np.zeros((5, 60), np.int64), np.zeros(2, np.int64)
         written = write(
-            np.arange(n)[::-1].copy(), at, high, many, *times, *lists.listed, codes[0], progress, *out
+            np.arange(n)[::-1].copy(), at, high, many, *times, *lists.listed, codes[0], True, progress, *out
         )  # fmt: skip
         return [at, high, many, standing, out, progress, np.array([n, written])]
 

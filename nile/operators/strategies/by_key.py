@@ -55,6 +55,7 @@ class KeyLists:
         self._keys = keys
         words = words_of(keys)
         self._values = _NONE if words is None else words
+        self._alike = not pa.types.is_floating(keys.type)  # zeros below and above 0 are one key
 
     def __len__(self) -> int:
         return sum(each.shape[0] for each in self._listed)
@@ -80,8 +81,8 @@ class KeyLists:
             left, right, left_ts, right_ts = out[:4]
             key = out[4] if keyed else self._values
             weight = [roomy(room, np.float64)] if weighed else []
-            given = (*of, *self._times, *self._listed, self._values, *progress, left, right, left_ts, right_ts, key)
-            n = write(*given, *weight)
+            given = (*of, *self._times, *self._listed, self._values, self._alike, *progress)
+            n = write(*given, left, right, left_ts, right_ts, key, *weight)
             if n:
                 yield Outputs(
                     left=left[:n], right=right[:n], weight=weight[0][:n] if weight else CERTAIN[:n],

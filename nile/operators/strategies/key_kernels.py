@@ -74,13 +74,14 @@ def pairs_by_key(
 @kernel
 def write_keys(
     order: Array, rows: Array, begin: Array, many: Array, left: Array, right: Array, left_listed: Array,
-    right_listed: Array, values: Array, progress: Array, left_out: Array, right_out: Array, left_ts: Array,
+    right_listed: Array, values: Array, alike: bool, progress: Array, left_out: Array, right_out: Array, left_ts: Array,
     right_ts: Array, key_out: Array,
 ) -> int:  # fmt: skip
     """The pairs of whole keys, by the left tuple and then by the right one, until the output is full; returns how many.
 
     order: int64 [m], keys; rows, begin, many, left, right: as `pairs_by_key`; listed: int32, what the tuples by list
-    are told as; values: int64, the key of a left tuple by what that is told as ([0]: not wanted); progress: uint64 [3],
+    are told as; values: int64, the key of a left tuple by what that is told as ([0]: not wanted); alike: whether
+    all tuples of a key have the same; progress: uint64 [3],
     zeros; *_out, *_ts: int64 [room], key_out too, or [0].
     """
     room, n = U8(left_out.shape[0]), U8(0)
@@ -89,6 +90,7 @@ def write_keys(
     while at < U8(order.shape[0]):
         key = order[at]
         last = U8(rows[key, 0])
+        value = values[U8(left_listed[U8(rows[key, 2])])] if named else np.int64(0)
         i = U8(rows[key, 2]) + past
         while i < last:
             first = U8(begin[i]) + done
@@ -104,7 +106,8 @@ def write_keys(
                 for k in range(m):
                     right_ts[n + k] = right[first + k]
                 if named:
-                    value = values[U8(told)]
+                    if not alike:
+                        value = values[U8(told)]
                     for k in range(m):
                         key_out[n + k] = value
                 n += m
@@ -122,7 +125,7 @@ def write_keys(
 @kernel
 def draw_keys(
     rows: Array, pairs: Array, which: Array, rate: Array, stands: Array, begin: Array, many: Array, left: Array,
-    right: Array, left_listed: Array, right_listed: Array, values: Array, progress: Array, place: Array,
+    right: Array, left_listed: Array, right_listed: Array, values: Array, alike: bool, progress: Array, place: Array,
     left_out: Array, right_out: Array, left_ts: Array, right_ts: Array, key_out: Array, weight_out: Array,
 ) -> int:  # fmt: skip
     """A systematic sample of the pairs, key after key, until the output is full; returns how many.
@@ -147,6 +150,7 @@ def draw_keys(
         if past == 0 and end + length <= due:
             end += length
             continue
+        value = values[U8(left_listed[U8(rows[key, 2])])] if named else np.int64(0)
         for i in range(rows[key, 2] + past, rows[key, 0]):
             since = end
             end += share * many[i]
@@ -160,7 +164,7 @@ def draw_keys(
                 left_out[U8(n)], left_ts[U8(n)] = told, left[i]
                 right_out[U8(n)], right_ts[U8(n)] = right_listed[at], right[at]
                 if named:
-                    key_out[U8(n)] = values[U8(told)]
+                    key_out[U8(n)] = value if alike else values[U8(told)]
                 weight_out[U8(n)] = stands[stratum]
                 n += 1
                 due += 1.0
@@ -255,8 +259,8 @@ def outliers_by_key(
 @kernel
 def write_outliers(
     order: Array, at: Array, high: Array, many: Array, left: Array, right: Array, left_listed: Array,
-    right_listed: Array, values: Array, progress: Array, left_out: Array, right_out: Array, left_ts: Array,
-    right_ts: Array, key_out: Array,
+    right_listed: Array, values: Array, _alike: bool, progress: Array, left_out: Array, right_out: Array,
+    left_ts: Array, right_ts: Array, key_out: Array,
 ) -> int:  # fmt: skip
     """The pairs of arrivals, in the order of `order`, newest partner first, until the output is full; returns how many.
 
