@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,41 @@ def test_a_source_that_is_named_twice_is_read_for_both(tmp_path: Path, read: dic
         assert len(db.sql(query.format("")).fetchall()) > 0
         read.pop("ts", None)
         assert read == {"few": ROWS, "n": ROWS}
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_no_row_group_outside_every_window_is_read(tmp_path: Path, read: dict[str, int], unit: str) -> None:
+    """A day beside a year: of the year, what lies within the window of the day."""
+    rows = table(1)
+    rows = rows.set_column(0, "ts", rows["ts"].cast(pa.timestamp(unit)))
+    for at in range(2):
+        folder = tmp_path / "year" / f"half={at}"
+        folder.mkdir(parents=True)
+        pq.write_table(rows.slice(at * 2_000, 2_000), folder / "x.parquet", row_group_size=GROUP)
+    pq.write_table(rows.slice(1_100, 100), tmp_path / "day.parquet")
+    time.sleep(0.15)  # what was written just now may still be written to
+    queries = [
+        "SELECT d.n, y.many FROM day AS d JOIN year AS y ON d.n = y.n WINDOW 50",
+        "SELECT d.n, y.many, z.x FROM day AS d, year AS y, more AS z WHERE d.n = y.n AND y.n = z.n "
+        "WINDOW (d, y) = 50 AND (y, z) = 20",
+    ]
+    found = []
+    for kind in ("files", "tables"):
+        with nile.connect() as db:
+            db.register("day", tmp_path / "day.parquet" if kind == "files" else rows.slice(1_100, 100), time="ts")
+            for name in ("year", "more"):
+                db.register(name, tmp_path / "year" if kind == "files" else rows, time="ts")
+            for query in queries:
+                found.append(sorted(map(repr, db.sql(query).fetchall())))
+                if kind == "files":
+                    assert read.pop("many") == GROUP
+                    read.clear()
+    assert found[:2] == found[2:]
+    assert min(map(len, found)) > 100
+    with nile.connect() as db:
+        db.register("day", tmp_path / "day.parquet", time="ts")
+        db.register("year", tmp_path / "year", time="ts")
+        first = len(db.sql(queries[0]).fetchall())
+        later = rows.slice(3_000, 100)
+        pq.write_table(later, tmp_path / "day.parquet")  # in place of that day
+        assert len(db.sql(queries[0]).fetchall()) not in (0, first)

@@ -30,8 +30,8 @@ from nile.sensors.sinks.making import send_all
 from nile.sensors.source import SensorsSource
 from nile.sensors.table import TIME, SensorsSpec
 from nile.sensors.types import column_type
-from nile.sql.plan import Limit, Query, leaves_of
-from nile.sql.rewriting.implied import with_implied
+from nile.sql.plan import Join, Limit, Plan, Query, Stream, leaves_of, walk
+from nile.sql.rewriting.implied import Times, with_implied
 from nile.sql.statements import (
     Copy,
     CreateMaterialized,
@@ -54,6 +54,7 @@ from nile.sql.statements import (
     Summarize,
     Update,
 )
+from nile.streams.files.pruning import extent_of
 from nile.streams.source import open_source
 from nile.summaries.errors import ConfigError, SqlError, UnknownStream
 from nile.summaries.heavy import pa
@@ -129,8 +130,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
         answer.room = engine.room
         return answer
     options.check_exact()
-    schemas = {name: entry.schema for name, entry in engine.entries.items() if entry.is_stream}
-    query = replace(query, plan=with_implied(query.plan, schemas))
+    query = replace(query, plan=with_implied(query.plan, _times(engine, query.plan)))
     choice = choose(query, options)
     schema = output_schema(query, choice.emit)
 
@@ -148,6 +148,18 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
     )
     answer.room = engine.room
     return answer
+
+
+def _times(engine: Engine, plan: Plan) -> dict[str, Times]:
+    """What is known of the times of a plan's streams, where it joins some."""
+    found: dict[str, Times] = {}
+    for leaf in leaves_of(plan) if any(isinstance(each, Join) for each in walk(plan)) else ():
+        if isinstance(leaf, Stream) and leaf.name not in found:
+            source = engine.stream(leaf.name).source
+            kind = source.schema.field(leaf.time).type
+            ends = extent_of(source, leaf.time) if pa.types.is_timestamp(kind) else None
+            found[leaf.name] = Times(kind, *(ends or ()))
+    return found
 
 
 class _Fixed(Run):

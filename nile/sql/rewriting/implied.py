@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from nile.expressions.tree import (
     Between,
     Column,
     Compare,
+    Comparison,
     Constant,
     In,
     Like,
@@ -30,7 +31,7 @@ from nile.expressions.tree import (
 from nile.sql.plan import Field, Join, Outer, Plan, Relation, Rows, Stream, map_inputs
 from nile.summaries.heavy import pa
 
-__all__ = ["with_implied"]
+__all__ = ["Times", "with_implied"]
 
 _COMPARES = (Between, Column, Compare, Constant, In, Like, Logic, Not)
 """Of these alone a condition is that what is equal satisfies alike: -0.0 as 0.0."""
@@ -41,16 +42,24 @@ _MOST = (1 << 63) // 1_000 - 1
 """Microseconds of the latest time."""
 
 
-def with_implied(plan: Plan, schemas: Mapping[str, pa.Schema]) -> Plan:
+class Times(NamedTuple):
+    """Of a stream.  kind: of the column; low, high: whole microseconds between which all times are known to be."""
+
+    kind: pa.DataType
+    low: int | None = None
+    high: int | None = None
+
+
+def with_implied(plan: Plan, times: Mapping[str, Times]) -> Plan:
     """The plan with the conditions that follow, where they can be asked of a stream or a relation as it is read.
 
-    schemas: of the streams, by name.
+    times: of the streams, by name.
     """
-    plan = map_inputs(plan, lambda each: with_implied(each, schemas))
+    plan = map_inputs(plan, lambda each: with_implied(each, times))
     if isinstance(plan, Join):
         inputs = list(plan.inputs)
         for at, to, before, after in _reaches(plan):
-            _bound_times(inputs, at, to, (before, after), schemas)
+            _bound_times(inputs, at, to, (before, after), times)
         _spread(inputs, plan.equal, range(len(inputs)))
         return plan if inputs == list(plan.inputs) else replace(plan, inputs=tuple(inputs))
     if isinstance(plan, Outer) and plan.kind in _FROM:
@@ -106,32 +115,40 @@ def _reaches(plan: Join) -> Iterator[tuple[int, int, int, int]]:
             yield at, to, other, own
 
 
-def _bound_times(
-    inputs: list[Plan], at: int, to: int, reach: tuple[int, int], schemas: Mapping[str, pa.Schema]
-) -> None:
+def _bound_times(inputs: list[Plan], at: int, to: int, reach: tuple[int, int], times: Mapping[str, Times]) -> None:
     """Times of `to` are bounded by those of `at`, so many ns further."""
     source, target = inputs[at], inputs[to]
     if _selectable(source) and _selectable(target) and isinstance(source, Stream) and isinstance(target, Stream):
-        time = Field(f"{target.alias}.{target.time}", schemas[target.name].field(target.time).type)
-        bounds = list(_further(source, time.name, *reach))
-        if not bounds or time.type != schemas[source.name].field(source.time).type:
+        known, own = times[source.name], times[target.name]
+        time = Field(f"{target.alias}.{target.time}", own.kind)
+        bounds = list(_further(source, known, own, *reach))
+        if not bounds or own.kind != known.kind:
             return
         if all(field.name != time.name for field in target.fields):
             target = replace(target, fields=(*target.fields, time))
-        inputs[to] = _selected(target, bounds)
+        column = Column(time.name, "timestamp")
+        added = [Compare(operator, column, Constant(value, "timestamp")) for operator, value in bounds]
+        inputs[to] = _selected(target, added)
 
 
-def _further(source: Stream, time: str, before: int, after: int) -> Iterator[Node]:
-    """The bounds of a stream's times as bounds of the column `time`, so many ns earlier and later."""
-    for operator, column, bound in _bounds(source.where, f"{source.alias}.{source.time}"):
+def _further(source: Stream, known: Times, own: Times, before: int, after: int) -> Iterator[tuple[Comparison, int]]:
+    """Bounds of the times of a stream's partners, which may be so many ns earlier or later.
+
+    What follows from the times that all tuples have is said where it leaves some of the partners out.
+    """
+    for operator, bound in _bounds(source.where, f"{source.alias}.{source.time}"):
         low = operator in (">", ">=")
         value = bound + before // -1_000 if low else bound - after // -1_000
         if abs(value) <= _MOST:
-            yield Compare(">=" if low else "<=", replace(column, name=time), Constant(value, "timestamp"))
+            yield ">=" if low else "<=", value
+    if known.low is not None and own.low is not None and own.low < (value := known.low + before // -1_000):
+        yield ">=", value
+    if known.high is not None and own.high is not None and own.high > (value := known.high - after // -1_000):
+        yield "<=", value
 
 
-def _bounds(where: Node | None, name: str) -> Iterator[tuple[str, Column, int]]:
-    """(operator, the column of that name, microseconds) of the conditions that bound it by a time."""
+def _bounds(where: Node | None, name: str) -> Iterator[tuple[str, int]]:
+    """(operator, microseconds) of the conditions that bound it by a time."""
     for each in conjuncts(where):
         found: list[tuple[str, Node, Node]] = []
         if isinstance(each, Between):
@@ -143,4 +160,4 @@ def _bounds(where: Node | None, name: str) -> Iterator[tuple[str, Column, int]]:
                 continue
             if operator in _TURNED and bound.kind == "timestamp" and isinstance(bound.value, int):
                 for one in ("<=", ">=") if operator == "=" else (operator,):
-                    yield one, column, bound.value
+                    yield one, bound.value

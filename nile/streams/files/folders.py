@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from nile.base.cells import infer_type, parse_cells
 from nile.base.raw import RawBatch, check_columns
 from nile.expressions.possible import Ends
-from nile.streams.files.pruning import Pruning, batches_of
+from nile.streams.files.pruning import Pruning, batches_of, extent_of
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
@@ -122,6 +122,10 @@ class FolderSource:
         """How many rows there are, where the file says so."""
         count = getattr(self.file, "rows", None)
         return count if isinstance(count, int) else None
+
+    def extent(self, column: str) -> tuple[int, int] | None:
+        """See `extent_of`."""
+        return None if column in self._values else extent_of(self.file, column)
 
     def batches(
         self, columns: Sequence[str], rows: int, threads: int | None = None, pruning: Pruning | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from nile.base.plain import decoded, decoded_schema
 from nile.base.raw import RawBatch, check_columns
-from nile.streams.files.pruning import Pruning, batches_of
+from nile.streams.files.pruning import Pruning, batches_of, extent_of
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa
 
@@ -66,6 +66,16 @@ class ManySource:
                 return None
             total += count
         return total
+
+    def extent(self, column: str) -> tuple[int, int] | None:
+        """See `extent_of`."""
+        found = []
+        for source in self._sources:
+            ends = extent_of(source, column)
+            if ends is None:
+                return None
+            found.append(ends)
+        return min(low for low, _ in found), max(high for _, high in found)
 
     def batches(
         self, columns: Sequence[str], rows: int, threads: int | None = None, pruning: Pruning | None = None

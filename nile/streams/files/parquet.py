@@ -19,7 +19,7 @@ from nile.base.raw import RawBatch, check_columns
 from nile.base.unchanged import Kept, Stamp, stamp_of
 from nile.expressions.possible import Ends
 from nile.streams.files.paths import existing_file, existing_path
-from nile.streams.files.pruning import Pruning, ends_of_group, filled
+from nile.streams.files.pruning import Pruning, ends_of_group, extent_of_groups, filled
 from nile.summaries.errors import SourceError, SourceMissing
 from nile.summaries.heavy import pa, pq
 
@@ -44,6 +44,8 @@ class ParquetSource:
         """Event times of columns that were read and all are good and in order, int64 [rows] ns."""
         found = existing_path(path, "Parquet file")
         self._files = _parts(found) if found.is_dir() else [existing_file(path, "Parquet file")]
+        self._opened = stamp_of(self._files)
+        self._extents: dict[str, tuple[int, int] | None] = {}
         self._metadata: list[Any] = []
         schemas, total = [], 0
         prepared = found.is_dir()
@@ -96,6 +98,15 @@ class ParquetSource:
                 if not (chunk.has_dictionary_page and 0 < size <= _SMALL_DICTIONARY):
                     return False
         return True
+
+    def extent(self, column: str) -> tuple[int, int] | None:
+        """See `extent_of`; of files that have changed since they were opened nothing is known."""
+        kind = decoded_type(self._stored.field(column).type)
+        if self._opened is None or not pa.types.is_timestamp(kind) or self.stamp != self._opened:
+            return None
+        if column not in self._extents:
+            self._extents[column] = extent_of_groups(self._metadata, column, kind)
+        return self._extents[column]
 
     def unchanged(
         self, stamp: Stamp | None, columns: Sequence[str], rows: int, threads: int | None, pruning: Pruning | None

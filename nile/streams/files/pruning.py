@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from nile.expressions.possible import Ends, may_be
 from nile.expressions.tree import Node, columns_of
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Pruning", "Test", "batches_of", "ends_of_group", "filled", "pruning_of"]
+__all__ = ["Pruning", "Test", "batches_of", "ends_of_group", "extent_of", "extent_of_groups", "filled", "pruning_of"]
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
@@ -91,6 +91,27 @@ def batches_of(
         else source.batches(columns, rows)
     )
     return batches
+
+
+def extent_of(source: Any, column: str) -> tuple[int, int] | None:
+    """Whole microseconds between which all times of a column are, by the footers; None where they do not say."""
+    found: tuple[int, int] | None = source.extent(column) if getattr(source, "prunes", False) else None
+    return found
+
+
+def extent_of_groups(footers: Iterable[Any], column: str, kind: pa.DataType) -> tuple[int, int] | None:
+    """As `extent_of`.  kind: of the column, as it is stored."""
+    lows, highs = [], []
+    for metadata in footers:
+        for group in range(metadata.num_row_groups):
+            ends = ends_of_group(metadata, group, {column: kind}).get(column)
+            if ends is None or (ends.values is None and ends.nulls != ends.rows):
+                return None
+            if ends.values is not None:
+                low, high = ends.values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_pylist()
+                lows.append(low - 1)  # nanoseconds are cut
+                highs.append(high + 1)
+    return (min(lows), max(highs)) if lows else None
 
 
 def filled(name: str, kind: pa.DataType, rows: int, ends: Mapping[str, Ends]) -> pa.Array:
