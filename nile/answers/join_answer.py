@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nile.answers.join_outputs import JoinOutputs, Values, columns_of
+from nile.answers.join_outputs import JoinOutputs, Values, best_of, columns_of
 from nile.answers.tabular import Members
 from nile.base.contiguous import gathered, taker
 from nile.base.weakly import weakly
@@ -139,15 +139,9 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _first(self, found: Iterator[Outputs]) -> Iterator[Outputs]:
         plan = self.plan
         if plan.first is None or self._is_certain or plan.preference != "desc" or plan.output == "ranges":
-            yield from super()._first(found)
-            return
-        parts, rows = [], 0
-        for part in found:
-            parts.append(part)
-            rows += len(part)
-            self._refuse(rows)
-        best = best_found(parts, self.joined.order, plan.first)
-        yield from super()._first(iter([best]))
+            return super()._first(found)
+        order, first = self.joined.order, plan.first
+        return super()._first(best_of(found, lambda parts: [best_found(parts, order, first)], weakly(self._refuse)))
 
     @property
     def _is_certain(self) -> bool:

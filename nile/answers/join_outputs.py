@@ -36,7 +36,7 @@ from nile.summaries.heavy import pa
 if TYPE_CHECKING:
     from nile.report.accuracy.report import AccuracyReport
 
-__all__ = ["UNTOLD", "JoinOutputs", "Values", "columns_of"]
+__all__ = ["UNTOLD", "JoinOutputs", "Values", "best_of", "columns_of"]
 
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
@@ -59,6 +59,33 @@ class Values(NamedTuple):
 
 UNTOLD = Values()
 _CONFIDENCE = 0.95
+
+
+def _first_of(found: Iterator[Out], room: int) -> Iterator[Out]:
+    for part in found:
+        taken: Out = part.first(room)
+        room -= len(taken)
+        yield taken
+        if not room:
+            return
+
+
+def best_of(
+    found: Iterator[Out], best: Callable[[list[Out]], list[Out]], refuse: Callable[[int], None]
+) -> Iterator[Out]:
+    """The best of all that is found.  refuse: raises where so many are too many to hold."""
+    parts, rows = [], 0
+    for part in found:
+        parts.append(part)
+        rows += len(part)
+        refuse(rows)
+    yield from best(parts)
+
+
+def _with_costs(found: Iterator[Out], costs: Callable[[], tuple[str, ...]]) -> Iterator[Out]:
+    yield from found
+    for told in costs():
+        warnings.warn_explicit(told, CostWarning, "nile", 1)
 
 
 def _begun(told: Callable[[Iterator[Out]], Iterator[Out]], found: Iterator[Out]) -> Iterator[Out]:
@@ -147,27 +174,16 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         return self._like(self.plan).outputs()
 
     def _told(self, found: Iterator[Out]) -> Iterator[Out]:
-        """What a run gives, told of what it finds."""
-        return self._telling(self._first(found))
+        """What a run gives, of what it finds.  None of what makes it holds this: it may be left unread at any place."""
+        return _with_costs(self._first(found), weakly(self._costs))
 
-    def _telling(self, found: Iterator[Out]) -> Iterator[Out]:
-        """What is found; then, where somebody asked and no sweep of budgets, what it would have cost in another way."""
-        yield from found
-        for told in self._cheaper() if self.announces else ():
-            warnings.warn_explicit(told, CostWarning, "nile", 1)
+    def _costs(self) -> tuple[str, ...]:
+        """Where somebody asked and no sweep of budgets: what it would have cost in another way."""
+        return self._cheaper() if self.announces else ()
 
     def _first(self, found: Iterator[Out]) -> Iterator[Out]:
         """As many outputs as the plan asks for: of those that a run finds, the first."""
-        room = self.plan.first
-        if room is None:
-            yield from found
-            return
-        for part in found:
-            taken: Out = part.first(room)
-            room -= len(taken)
-            yield taken
-            if not room:
-                return
+        return found if self.plan.first is None else _first_of(found, self.plan.first)
 
     def _refuse_known(self) -> None:
         """Raises MemoryRefused where the number of outputs is known without them, and too large to hold."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.answers.join_outputs import JoinOutputs
+from nile.answers.join_outputs import JoinOutputs, best_of
 from nile.answers.tabular import Members
+from nile.base.weakly import weakly
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.key_levels import combination_sample
@@ -105,14 +106,11 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         plan = self.plan
         certain = isinstance(self._join, RankedCombinations) or not plan.preferred or plan.fade.factor < 1.0
         if plan.first is None or certain or plan.preference != "desc" or plan.output == "ranges":
-            yield from super()._first(found)
-            return
-        parts, rows = [], 0
-        for part in found:
-            parts.append(part)
-            rows += len(part)
-            self._refuse(rows)
-        yield from super()._first(iter([best_combinations(parts, plan.first)] if parts else []))
+            return super()._first(found)
+        first = plan.first
+        return super()._first(
+            best_of(found, lambda parts: [best_combinations(parts, first)] if parts else [], weakly(self._refuse))
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
