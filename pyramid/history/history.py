@@ -129,7 +129,9 @@ class History:
         a counting sort.
         """
         with self._changing:
-            batch = alone(self._checked(ts, rows))
+            batch = alone(given := self._checked(ts, rows))
+            if batch is not given:
+                ts = ts.copy()  # of the same slice
             done = 0
             while done < ts.shape[0]:
                 n = min(ts.shape[0] - done, self._segment - self.tuples % self._segment)

@@ -185,10 +185,11 @@ class Tail:
         if not self._waiting:
             return
         first = self.first + self.tuples - self._waiting_rows
-        ts = np.concatenate([ts for ts, _ in self._waiting])
-        batches = [batch for _, batch in self._waiting]
-        lies = len(batches) == 1 and self._waiting_rows >= PIECE
-        piece = HotRows(first, ts, batches[0] if lies else together(self._schema, batches))
+        if len(self._waiting) == 1 and self._waiting_rows >= PIECE:
+            piece = HotRows(first, *self._waiting[0])
+        else:
+            batch = together(self._schema, [batch for _, batch in self._waiting])
+            piece = HotRows(first, np.concatenate([ts for ts, _ in self._waiting]), batch)
         at = len(self._pieces)
         size = piece.tuples
         while at and self._pieces[at - 1].tuples <= min(2 * size, _LONG - size):

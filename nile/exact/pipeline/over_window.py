@@ -9,7 +9,7 @@ of them, or for tuples that are taken back.
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -254,7 +254,7 @@ class OverWindow(Grouping):
         _, group, before, after, first, _ = (row[:held] for row in pairs)
         grouping_kernels.count_pairs(group, before, after, first, self._counts, self._births, self._born)
         self._born += n
-        line.pass_on(gone, ts + (self._window + 1), codes, words)
+        scratch.later(lambda: line.pass_on(gone, np.add(ts, self._window + 1, out=roomy(come)), codes, words))
         self._place[3] = any(nulls)
         return n, held, scratch
 
@@ -293,6 +293,7 @@ class OverWindow(Grouping):
             if beyond == self._width or not odd & kernels.NO_NUMBER:
                 break
             beyond = self._width
+        scratch.end()
         if pieces > 1 and table is not None:
             kernels.forget(held, scratch.pairs, self._counts, *tables[1:], scratch.empty)
         if not n:
@@ -326,22 +327,33 @@ class OverWindow(Grouping):
         """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
         pairs, (old, new, keyed, mask, asked) = scratch.pairs, given
         cuts = instants_cut(pairs[0, :held], pieces)
-        many = [kernels.rows_told(*own, pairs, old, new, keyed, asked) for own in pairwise(cuts)]
-        begins = [0, *accumulate(many)]
-        n = begins[-1]
-        out, signs = roomy(rows * n).reshape(rows, n), roomy(n, np.int8)
-        told: list[tuple[int, int]] = [(0, 0)] * len(many)
+
+        def rows_of(k: int) -> int:
+            return int(kernels.rows_told(cuts[k], cuts[k + 1], pairs, old, new, keyed, asked))
+
+        # The first tells what ends where the second begins, so how much that is nobody else has to know.
+        begins = [0, *accumulate(map(rows_of, range(1, len(cuts) - 2)), initial=2 * cuts[1])]
+        room = begins[-1] + 2 * (held - cuts[-2])
+        out, signs = roomy(rows * room + begins[1]), roomy(room, np.int8)
+        told: list[tuple[int, int, int]] = [(0, 0, 0)] * (len(cuts) - 1)
 
         def tell(k: int) -> None:
+            if k == 0:
+                begins[0] = begins[1] - rows_of(0)
+            places = out[: rows * room].reshape(rows, room)
             told[k] = kernels.tell_part(
-                cuts[k], cuts[k + 1], begins[k], pairs, old, new, keyed, mask, asked, kept, scratch.empty, out, signs
-            )[1:]
+                cuts[k], cuts[k + 1], begins[k], pairs, old, new, keyed, mask, asked, kept, scratch.empty, places, signs
+            )
+            if k == len(told) - 1:
+                scratch.end()
 
-        together([partial(tell, k) for k in range(len(many))])
+        together([partial(tell, k) for k in range(len(told))])
         odd = 0
-        for _, each in told:
+        for _, _, each in told:
             odd |= each
-        return n, sum(gone for gone, _ in told), odd, out, signs
+        end, begin = told[-1][0], begins[0]
+        out = out[begin : begin + rows * room].reshape(rows, room)
+        return end - begin, sum(gone for _, gone, _ in told), odd, out, signs[begin:]
 
     @property
     def own(self) -> int:

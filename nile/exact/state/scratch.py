@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ class Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
     DERIVED: ClassVar = (
-        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs",
+        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs", "_rest",
     )  # fmt: skip
 
     def __init__(self, room: int, words: int, width: int) -> None:
@@ -39,3 +40,13 @@ class Scratch:
         self.views: dict[tuple[int, int], View] = {}
         self.runs: tuple[Array, Array] | None = None
         """Begins and pairs of runs of tuples, where these were found as of any input."""
+        self._rest: list[Callable[[], None]] = []
+
+    def later(self, rest: Callable[[], None]) -> None:
+        """Have something done before the step ends, beside what is told of it."""
+        self._rest.append(rest)
+
+    def end(self) -> None:
+        """Do what was left for later."""
+        while self._rest:
+            self._rest.pop()()

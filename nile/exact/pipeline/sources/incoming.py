@@ -14,10 +14,11 @@ import numpy as np
 from nile.exact.pipeline.sources.taken_back import TakenBack
 from nile.exact.plan.algebra import Plan, Project, Scan, Select
 from nile.exact.plan.comparing import Comparing
-from nile.exact.state.arrow import Array, pa
+from nile.exact.state.arrow import Array, in_place, pa
 from nile.exact.state.columns import made, picked
 from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
+from nile.exact.state.lent import roomy
 from nile.summaries.errors import UnknownColumn
 
 __all__ = ["Incoming", "Named", "applied", "chain_of", "conformed", "picks_of", "projected", "selected"]
@@ -109,7 +110,17 @@ def applied(rows: Any, above: list[Select | Project], counts: list[int]) -> tupl
 
 
 def _end_to_end(arrays: Sequence[Array]) -> Array:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else _NO_TIMES
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays, out=roomy(sum(each.shape[0] for each in arrays))) if arrays else _NO_TIMES
+
+
+def _column(arrays: list[Any]) -> Any:
+    """One of several: of many numbers of 64 bits in memory that was used before (`roomy`)."""
+    kind = arrays[0].type
+    if any(each.null_count for each in arrays) or not (pa.types.is_int64(kind) or pa.types.is_float64(kind)):
+        return pa.concat_arrays(arrays)
+    return in_place(_end_to_end([each.to_numpy(zero_copy_only=False).view(np.int64) for each in arrays]), kind)
 
 
 class Incoming:
@@ -212,8 +223,11 @@ class Incoming:
         """Their times and rows, `Columns` too."""
         if len(parts) == 1:
             return parts[0][1:3]
-        rows = joined([made(each[2]) for each in parts], self.schema)
-        return _end_to_end([each[1] for each in parts]), rows
+        if not parts:
+            return _NO_TIMES, joined([], self.schema)
+        several = [made(each[2]) for each in parts]
+        columns = [_column([rows.column(at) for rows in several]) for at in range(len(self.schema))]
+        return _end_to_end([each[1] for each in parts]), pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def stays(self, to: int, before: int) -> bool:
         """Whether something is to be taken back up to `to`, or a time that waits is `before` or later."""
