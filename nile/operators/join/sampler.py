@@ -327,7 +327,12 @@ def _told(lent: tuple[Side, ...], keys: Array, counts: Array, every: Array, ends
 
 
 def _sketched(seen: Array, rows: int, plan: JoinPlan) -> Array:
-    """What count sketches tell of parts of the key space that a sample has met, each as wide as its sample is large."""
+    """What count sketches tell of parts of the key space that a sample has met, each as wide as its sample is large.
+
+    Of a stream and segment they add up to as many tuples as the sample has.  Counts that are told below 0 are none, so
+    what is left would be too much for that: listed keys would seem to have nearly all tuples, and the others, which
+    come in more often, would cost more than is granted.
+    """
     told = np.zeros_like(seen)
     if plan.blind:
         return told
@@ -337,7 +342,8 @@ def _sketched(seen: Array, rows: int, plan: JoinPlan) -> Array:
         sketch = CountSketch(rows, columns, plan.spec.seed & 0xFFFFFFFF)
         hashes = (met.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
         sketch.summarize(np.repeat(hashes, seen[segment, met, side].astype(np.int64)))
-        told[segment, met, side] = np.maximum(0.0, np.asarray(sketch.estimate(hashes).value))
+        found = np.maximum(0.0, np.asarray(sketch.estimate(hashes).value))
+        told[segment, met, side] = found * (seen[segment, met, side].sum() / max(1.0, found.sum()))
     return told
 
 
