@@ -208,6 +208,16 @@ def scatter_by_key(
     return total
 
 
+@inlined
+def _is_crowded(ts: Array, begin: int, end: int, window: int, cap: int) -> bool:
+    """Whether from the `cap`-th on each of a key's tuples has as many before it in the window."""
+    crowded = True
+    if window >= 0:
+        for i in range(begin + cap, end):  # without a way out: several at once
+            crowded &= ts[U8(i - cap)] >= _since(ts[U8(i)], window)
+    return crowded
+
+
 @kernel
 def outliers_by_key(
     rows: Array, left: Array, right: Array, window: int, cap: int, times: Array, place: Array, at: Array, high: Array,
@@ -234,7 +244,12 @@ def outliers_by_key(
             many[found], standing[found] = 1, 2
             found += 1 if window < 0 or earlier >= _since(later, window) else 0
             continue
+        # Of a key that is always frequent only the first tuples can be outliers.
+        crowded = _is_crowded(left, i, left_end, window, cap) and _is_crowded(right, j, right_end, window, cap)
+        past_left, past_right = i + cap, j + cap
         for p in range(both):
+            if crowded and i >= past_left and j >= past_right:
+                break
             mine, other = left[min(i, left_end - 1)], right[min(j, right_end - 1)]
             is_right = (i == left_end) | ((j < right_end) & (other < mine))
             ts = other if is_right else mine
