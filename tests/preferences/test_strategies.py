@@ -13,7 +13,7 @@ from thinning import rounds, thinned
 
 import nile
 from nile.operators.strategies import choice
-from nile.operators.strategies.forecast import choose
+from nile.operators.strategies.forecast import Forecast, choose
 from nile.operators.strategies.prices import PRICES
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
@@ -189,6 +189,18 @@ def test_the_best_that_is_paid_for_is_chosen() -> None:
         assert best.strategy in ("exact", *finding)
         paid = [each for each in answer._join.candidates if each.cost <= grant and each.strategy in finding]
         assert best.cost <= grant or (best.strategy == "exact" and not any(each.quality for each in paid))
+
+
+@pytest.mark.parametrize(
+    ("cost", "found", "best"),
+    [(100.0, 0.8, "exact"), (100.0, 0.99, "exact"), (80.0, 0.81, "keys"), (80.0, 0.75, "exact"), (60.0, 0.75, "keys")],
+)
+def test_the_whole_answer_is_taken_for_a_little_more_unless_a_part_clearly_finds_more_for_its_cost(
+    cost: float, found: float, best: str
+) -> None:
+    exact, keys = Forecast("exact", 115.0, 100.0, 1.0, ""), Forecast("keys", cost, 100.0 * found, found, "")
+    assert choose([exact, keys], 100.0, 20.0).strategy == best
+    assert choose([exact, keys], 100.0, 10.0).strategy == "keys"
 
 
 @pytest.mark.parametrize("fraction", [0.02, 0.1, 0.5, 0.9])
