@@ -121,6 +121,12 @@ class Answer(ABC):
         sys.stdout.write(render(self.schema.names, types, rows, "table", width=width))
         if more:
             sys.stdout.write(f"the first {len(rows):,} rows; show(None) prints all\n")
+        for each in self.left_out():
+            sys.stdout.write(f"{each}\n")
+
+    def left_out(self) -> tuple[str, ...]:
+        """What rows of its streams are not in it, as far as they were read: a sentence a stream.  Runs nothing."""
+        return ()
 
     def __getattr__(self, name: str) -> Any:
         """What is not there; a name that DuckDB or Polars have for it says Nile's."""

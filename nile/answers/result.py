@@ -341,7 +341,12 @@ class Result(Answer):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What should be known before the rows are used.  Runs the query to its end."""
-        return self._finished().warnings
+        run = self._finished()
+        return (*run.warnings, *self.left_out())
+
+    def left_out(self) -> tuple[str, ...]:
+        accounts = {} if self._run is None else self._run.accounting
+        return tuple(f"{alias}: {told}" for alias, each in accounts.items() if (told := each.left_out()))
 
     @property
     def figures(self) -> Any:

@@ -131,7 +131,7 @@ class Shell:
         if self.form == "table":
             count = f"first {len(rows):,} of {found.total()}; .limit shows more" if more else _rows(len(rows))
             worth = result.worth()
-            self.say(f"({count})" if worth is None else f"({count}; {worth})")
+            self.say(f"({'; '.join([count, *([] if worth is None else [worth]), *result.left_out()])})")
 
     def _guarded(self, run: object) -> bool:
         assert callable(run)

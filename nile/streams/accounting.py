@@ -75,6 +75,14 @@ class Accounting:
             **({"dropped": dict(sorted(self.dropped.items()))} if self.dropped else {}),
         }
 
+    def left_out(self) -> str:
+        """How many tuples were set aside or late and why, in words; "" for none."""
+        why = {**self.reasons, **({"later than the lateness allows": self.late} if self.late else {})}
+        if not why:
+            return ""
+        told = next(iter(why)) if len(why) == 1 else ", ".join(f"{count:,} {reason}" for reason, count in why.items())
+        return f"{self.rejected + self.late:,} of {self.tuples_in:,} rows left out ({told})"
+
     def __add__(self, other: Accounting) -> Accounting:
         total = Accounting(
             self.tuples_in + other.tuples_in,

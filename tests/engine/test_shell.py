@@ -328,3 +328,21 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(command: list[s
     told = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "file" / "out")])
     assert told.exit_code != 0
     assert "--out: needed a folder that can be written" in told.output + str(told.exception)
+
+
+def test_rows_that_were_left_out_of_an_answer_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "u.csv").write_bytes(b"a,b\n1,2\n4\n6,x\xff\n7,8\n9,9\n")
+    (tmp_path / "late.csv").write_text("t,k\n1,x\n9,x\n2,x\n,x\n")
+    shell, out, err = shell_over(nile.connect())
+    assert shell.line(f"SELECT * FROM '{tmp_path}/u.csv';")
+    told = "u: 2 of 5 rows left out (1 wrong number of fields, 1 cell of 'b' is no UTF-8 text)"
+    assert out.getvalue().endswith(f"(3 rows; {told})\n")
+    with nile.connect() as db:
+        db.sql(f"CREATE STREAM s FROM '{tmp_path}/late.csv' TIMESTAMP BY t LATENESS '1 s'")
+        answer = db.sql("SELECT count(*) AS n FROM s")
+        answer.show()
+        why = "s: 2 of 4 rows left out (1 null time, 1 later than the lateness allows)"
+        assert capsys.readouterr().out.endswith(why + "\n")
+        assert answer.warnings == (why,)
+        assert db.sql("SELECT 1 AS x").warnings == ()
+    assert not err.getvalue()

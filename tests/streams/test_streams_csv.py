@@ -186,3 +186,11 @@ def test_a_column_that_is_not_there_or_there_twice_is_refused(tmp_path: Path) ->
         list(source.batches(["item"], 5))
     with pytest.raises(UnknownColumn, match="needed one column 'a', found 2"):
         list(source.batches(["a"], 5))
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_other_marks_than_commas_between_names_are_refused(tmp_path: Path, mark: str) -> None:
+    with pytest.raises(SourceError, match="needed a header line with ',' between the column names; got"):
+        read(written(tmp_path, f"n{mark}t\n1{mark}2,5\n"))
+    assert values(read(written(tmp_path, f'"n{mark}t"\n1\n'))) == [{f"n{mark}t": 1}]
+    assert values(read(written(tmp_path, f"n{mark},t\n1,2\n"))) == [{f"n{mark}": 1, "t": 2}]

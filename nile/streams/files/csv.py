@@ -218,6 +218,12 @@ def _header(path: Path) -> list[str]:
             names = list(blocks.opened().schema.names)
         except (pa.ArrowInvalid, *_TORN) as error:
             raise _broken(path, error) from None
+    first = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if len(names) == 1 and not first.startswith(b'"') and (mark := next((m for m in ";\t|" if m in names[0]), None)):
+        raise SourceError(
+            f"{path}: needed a header line with ',' between the column names; got {names[0][:80]!r}, with {mark!r}; "
+            f"convert the file, or read it with another library (pandas.read_csv(path, sep={mark!r})) and register that"
+        )
     data = pc.match_substring_regex(pa.array(names, pa.string()), f"{NUMBER}|{TIMESTAMP}|^$")
     if pc.all(data).as_py():
         shown = ",".join(names)[:80]
