@@ -148,6 +148,11 @@ class JoinAggregateAnswer(AggregateTable):
         return self.answer.coverage
 
     @property
+    def strategy(self) -> str:
+        """The contestants of the join, as `JoinAnswer.strategy` tells them."""
+        return getattr(self.answer, "strategy", "")
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """As of the join's answer."""
         return self.answer.warnings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -81,6 +81,8 @@ class Result(Answer):
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
         self._one: Iterator[tuple[Any, ...]] | None = None
+        self.sharing: Callable[[], Sequence[str]] = tuple
+        """The standing queries that have this query's plan, for EXPLAIN."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -268,7 +270,11 @@ class Result(Answer):
             with within(self.room):
                 held = held_if_room(self._read(self._begin()))
             self._table = None if held is None else contiguous(held, self._schema)
-        return self._explained(self._run if analyze else None).told(form, self._growing(analyze))
+        explained = self._explained(self._run if analyze else None)
+        if shares := list(self.sharing()):
+            told = f"as a standing query: shares the plan of {', '.join(shares)}, once their states are equal"
+            explained = Explained([*explained.lines, told], {**explained.values, "shares": shares})
+        return explained.told(form, self._growing(analyze))
 
     def _growing(self, analyze: bool) -> list[str]:
         """How `progress` answers a query with a preference: lines, none where it cannot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from nile.engine.builders import Builders
 from nile.execution.live.live import Live
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.scheduled import Schedule
+from nile.execution.live.sharers import sharers_of
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry
@@ -180,7 +182,9 @@ class Database(Builders):
             return update_control(self._live, statement)
         if is_changing(statement):
             return run_changing(self._live, statement, asked)
-        if isinstance(statement, Select | Explain | Show | Describe | Summarize | Copy):
+        if isinstance(statement, Select | Explain):
+            return run_statement(names, statement, asked, partial(sharers_of, self._live, statement.query, asked))
+        if isinstance(statement, Show | Describe | Summarize | Copy):
             return run_statement(names, statement, asked)
         result: Result = self._live.change(lambda: run_statement(self._names, statement, asked))
         return result

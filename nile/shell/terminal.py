@@ -79,6 +79,8 @@ _KEYWORDS = [
     "DECLARE",
     "ORDERED",
     "CLUSTERED",
+    "PAUSE QUERY",
+    "RESUME QUERY",
     "PUNCTUATE",
     "PUNCTUATED",
     "MANY ONE",

@@ -34,6 +34,7 @@ from nile.sql.statements import (
     CreateView,
     Describe,
     Drop,
+    Pause,
     Show,
     Statement,
 )
@@ -42,7 +43,10 @@ from nile.summaries.errors import ConfigError, MemoryRefused
 
 __all__ = ["read_other"]
 
-_STATEMENTS = ("SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "DECLARE", "PUNCTUATE")
+_STATEMENTS = (
+    "SELECT", "CREATE", "SHOW", "DESCRIBE", "DROP", "INSERT", "UPDATE", "DELETE", "DECLARE", "PUNCTUATE", "PAUSE",
+    "RESUME",
+)  # fmt: skip
 _OPTIONS = tuple(field.name for field in fields(SummarySpec) if field.name not in ("granularity", "rate", "depth"))
 
 
@@ -76,6 +80,10 @@ def _read(cursor: Cursor, text: str, catalog: Catalog) -> Statement:
         return read_declare(cursor, catalog)
     if cursor.take("PUNCTUATE"):
         return read_punctuate(cursor, text, catalog)
+    if cursor.word() in ("PAUSE", "RESUME"):
+        resume = not cursor.take("PAUSE")
+        cursor.need(*(("RESUME",) if resume else ()), "QUERY")
+        return Pause(cursor.name("the name of a standing query").text, resume)
     if cursor.take("DROP", "CONSTRAINT"):
         return read_declare(cursor, catalog, drop=True)
     if cursor.take("DROP"):

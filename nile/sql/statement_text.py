@@ -18,6 +18,7 @@ from nile.sql.statements import (
     Drop,
     Explain,
     Insert,
+    Pause,
     Punctuate,
     Select,
     Show,
@@ -72,6 +73,8 @@ def statement_text(statement: Statement) -> str:
         case Drop():
             exists = "IF EXISTS " if statement.if_exists else ""
             return f"DROP {statement.kind.upper()} {exists}{identifier(statement.name)}"
+        case Pause():
+            return f"{'RESUME' if statement.resume else 'PAUSE'} QUERY {identifier(statement.name)}"
         case Insert():
             columns = f" ({', '.join(map(identifier, statement.columns))})" if statement.columns else ""
             rows = (", ".join(expression_text(each, identifier) for each in row) for row in statement.rows)

@@ -26,6 +26,7 @@ __all__ = [
     "Drop",
     "Explain",
     "Insert",
+    "Pause",
     "Punctuate",
     "Select",
     "Show",
@@ -287,6 +288,14 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """{PAUSE | RESUME} QUERY name: a standing query does nothing while what comes waits; resume: it goes on."""
+
+    name: str
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     """SHOW STREAMS | RELATIONS | SUMMARIES | VIEWS | QUERIES | TABLES.  queries: standing ones that have a name."""
 
@@ -355,6 +364,7 @@ Statement = (
     | Insert
     | Update
     | Delete
+    | Pause
     | Show
     | Describe
     | Summarize

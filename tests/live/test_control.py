@@ -12,6 +12,8 @@ from thinning import thinned
 
 import nile
 from nile.execution.statement.control import CONTROL
+from nile.sql.reading_statements import read_statement
+from nile.sql.statement_text import statement_text
 from nile.summaries.errors import ConfigError, SqlError
 
 QUERIES = {
@@ -266,3 +268,35 @@ def test_a_query_that_nobody_reads_after_its_store_was_opened_again_says_so(tmp_
         assert (found["kept"], found["told"]) == ([1, False], [0, True])
         db.subscription("kept").peek(0, 1)
         assert ("kept", 1, True) in db.sql(asks).fetchall()
+
+
+def test_pause_and_resume_are_statements(tmp_path: Path) -> None:
+    state = "SELECT name, active, waiting, outputs FROM nile_queries ORDER BY name"
+    with opened(tmp_path) as db:
+        db.subscribe("SELECT t, k FROM a", name="both")
+        db.subscribe("SELECT t FROM a", name="select")
+        for _ in range(2):  # a second time changes nothing
+            assert db.sql('PAUSE QUERY "select"').message == "standing query 'select' paused"
+        db.push("a", {"t": [1.0, 2.0, 5.0], "k": ["x", "y", "z"]})
+        assert db.sql(state).fetchall() == [("both", True, 0, 1), ("select", False, 2, 0)]
+    with nile.connect(tmp_path, checkpoint=None) as db:
+        for _ in range(2):
+            assert db.sql('resume query "select"').message == "standing query 'select' resumed"
+        assert db.sql(state).fetchall() == [("both", True, 0, 1), ("select", True, 0, 1)]
+        for text, wanted in [
+            ("PAUSE QUERY a", "'a': needed one of those with a name"),
+            ("RESUME QUERY", "needed the name of a standing query"),
+            ("PAUSE both", "needed 'QUERY'"),
+            ("PAUSE QUERY both now", "got 'now'"),
+        ]:
+            with pytest.raises(nile.NileError, match=wanted):
+                db.sql(text)
+        assert db.subscription("both").paused is False
+
+
+def test_pause_and_resume_are_written_as_they_are_read() -> None:
+    with opened() as db:
+        for text in ("PAUSE QUERY both", 'RESUME QUERY "select"'):
+            read = read_statement(text, db._live.names)
+            assert statement_text(read) == text
+            assert read_statement(statement_text(read), db._live.names) == read

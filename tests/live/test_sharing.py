@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,31 @@ def test_a_selection_that_was_stored_as_one_operator_goes_on(tmp_path: Path, mon
         db.push("a", {"t": [3.0, 4.0], "k": ["x", "x"], "v": [4.0, 5.0]})
         assert told(db.subscription("q")) == [(1, {"t": 2.0, "v": 2.0}), (2, {"t": 3.0, "v": 4.0})]
         assert told(db.subscription("fresh")) == [(0, {"t": 3.0, "v": 4.0})]
+
+
+def test_explain_names_who_has_the_plan() -> None:
+    totals = "SELECT k, sum(v) AS s FROM a GROUP BY k"
+    with opened() as db:
+        wide, large = db.subscribe(f"{totals} WINDOW 8", name="wide"), db.subscribe(f"{totals} WINDOW 8")
+        db.subscribe(f"{totals} HAVING sum(v) > 1 WINDOW 8", name="large")
+        db.subscribe(f"{totals} WINDOW 9", name="longer")
+        db.subscribe("SELECT k, v FROM a WITH PREFERENCE desc v BUDGET 0.5", name="near", costs="engine")
+        for text, options, names in [
+            (f"{totals} WINDOW 8", {}, ["wide", "large", "1 without a name"]),
+            (f"{totals} HAVING sum(v) > 7 WINDOW 8", {}, ["wide", "large", "1 without a name"]),
+            (f"{totals} WINDOW 9", {}, ["longer"]),
+            (f"{totals} WINDOW 8", {"scheduling": "tpa"}, []),
+            (f"{totals} WINDOW 7", {}, []),
+            (f"{totals} EMIT EVERY 2 WINDOW 8", {}, []),
+            ("SELECT k, v FROM a WITH PREFERENCE desc v BUDGET 0.5", {"costs": "engine"}, []),
+        ]:
+            values = json.loads(db.sql(f"EXPLAIN (FORMAT JSON) {text}", **options).fetchall()[0][0])
+            assert values.get("shares", []) == names, text
+            for lines in (db.sql(f"EXPLAIN {text}", **options).fetchall()[0][0], db.sql(text, **options).explain()):
+                last = f"as a standing query: shares the plan of {', '.join(names)}, once their states are equal"
+                assert (lines.splitlines()[-1] == last) == bool(names), text
+        large.close()
+        assert "plan of wide, large, once" in db.sql(f"{totals} WINDOW 8").explain()
+        assert wide.sharers == (wide, db.subscription("large"))
+        asked = db.subscribe(f"{totals} HAVING sum(v) > 7 WINDOW 8")
+        assert asked.sharers == (*wide.sharers[:2], asked)

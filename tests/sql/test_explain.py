@@ -191,3 +191,29 @@ def test_explain_tells_programs_the_same(db: nile.Database) -> None:
     assert told["spent"]["asked"] == 0.9
     assert told["figures"]["outputs"] >= 0
     assert "actual" not in json.loads(db.sql(f"EXPLAIN (FORMAT JSON) {GROUPED}").fetchall()[0][0])["plan"]
+
+
+def test_analyze_tells_what_each_strategy_was_expected_to_cost_and_find() -> None:
+    times, keys = [float(i) for i in range(6_000)], [i % 40 for i in range(6_000)]
+    with nile.connect() as db:
+        for name in "ab":
+            db.register(name, {"t": times, "k": keys}, time="t")
+        pairs = "FROM a, b WHERE a.k = b.k WINDOW 600"
+        for text in (
+            f"SELECT a.k {pairs} WITH PREFERENCE desc a.k BUDGET 20 %",
+            f"SELECT a.k {pairs} WITH PREFERENCE weighted a.k BUDGET 20 %",
+            f"SELECT count(*) AS n {pairs} BUDGET 20 %",
+        ):
+            asked = db.sql(text, costs="machine")
+            assert "strategies" not in asked.explain()
+            told = json.loads(asked.explain(analyze=True, form="json"))["strategies"]
+            named = [line.strip("* ").split(":")[0] for line in told]
+            assert {"exact", "counts", "keys", "summary", "promise"} <= set(named)
+            (ran,) = [line for line in told if line.startswith("  * ")]
+            assert "% of exact), about" in ran
+            assert "quality" in ran
+            lines = asked.explain(analyze=True).splitlines()
+            assert "strategies, by forecast; * ran:" in lines
+            assert any(line.startswith(ran.split(",")[0]) for line in lines)
+        exact = db.sql(f"SELECT a.k {pairs} WITH PREFERENCE desc a.k BUDGET 20 %", costs="engine")
+        assert "strategies" not in exact.explain(analyze=True)

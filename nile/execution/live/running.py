@@ -8,7 +8,7 @@ Source: STREAM (CIDR 2003), section 3.2: a shared queue with a pointer for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from nile.streams.manager import TupleBatch
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
-__all__ = ["Running", "Waiting", "tail_of"]
+__all__ = ["Running", "Waiting", "key_of", "read_live", "tail_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -86,6 +86,25 @@ def tail_of(plan: Plan, choice: Choice) -> tuple[list[Plan], Plan]:
     return above, below
 
 
+def read_live(leaves: Sequence[Stream | Relation], live: Mapping[str, LiveStream]) -> dict[str, LiveStream]:
+    """What a plan with these leaves reads of what rows are pushed to, by name."""
+    return {
+        leaf.name: live[leaf.name]
+        for leaf in leaves
+        if leaf.name in live and (isinstance(leaf, Stream) or leaf.changes)
+    }
+
+
+def key_of(query: Query, choice: Choice, streams: Mapping[str, LiveStream]) -> tuple[Any, ...]:
+    """Equal for queries that can run on one plan, but for constraints.  streams: as of `read_live`."""
+    return _key(tail_of(with_selections(query.plan), choice)[1], choice, streams)
+
+
+def _key(below: Plan, choice: Choice, streams: Mapping[str, LiveStream]) -> tuple[Any, ...]:
+    read = tuple((name, id(stream)) for name, stream in streams.items())
+    return repr(below), choice.emit, choice.scheduling, choice.algorithm, read
+
+
 class Running(Readers):
     """One plan at work.  streams: the live ones, by name; leaves: where each stands in the plan."""
 
@@ -121,9 +140,7 @@ class Running(Readers):
             if len(each) == 1 and isinstance(each[0], Stream) and each[0].where is None
         }
         """Streams that come as they are to one place of the plan: that place."""
-        self.streams = {name: live[name] for name in self.leaves}
-        streams = tuple((name, id(stream)) for name, stream in self.streams.items())
-        self.key: tuple[Any, ...] = (repr(below), choice.emit, choice.scheduling, choice.algorithm, streams)
+        self.streams = read_live(leaves, live)
         tables = {
             leaf.alias: pa.Table.from_batches([self.reading.whole(leaf).batch])
             for leaf in leaves
@@ -134,7 +151,7 @@ class Running(Readers):
         compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], algorithm, promised)
         self._plan = compiler.plan(plan)
         self.constraints = tuple(promised.used)  # what it goes by, by what it says
-        self.key = (*self.key, self.constraints)
+        self.key: tuple[Any, ...] = (*_key(below, choice, self.streams), self.constraints)
         core, self._nodes = cut(self._plan, len(above))
         self.tail_key = repr(above)
         self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1

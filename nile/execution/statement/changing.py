@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from nile.answers.result import Result
 from nile.base.cells import converted
+from nile.base.interrupts import INTERRUPTS
 from nile.execution.definitions import Filling, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
@@ -32,6 +33,7 @@ from nile.sql.statements import (
     Delete,
     Drop,
     Insert,
+    Pause,
     Punctuate,
     Select,
     Show,
@@ -56,6 +58,7 @@ Changing = (
     | Delete
     | Drop
     | Insert
+    | Pause
     | Punctuate
     | Show
     | Update
@@ -65,7 +68,7 @@ Changing = (
 def is_changing(statement: Statement) -> TypeGuard[Changing]:
     """Whether a statement needs the live streams, not names alone."""
     match statement:
-        case Declare() | Delete() | Insert() | Punctuate() | Update():
+        case Declare() | Delete() | Insert() | Pause() | Punctuate() | Update():
             return True
         case CreateStream() if statement.using is not None:
             return True
@@ -107,6 +110,8 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
             return _insert(live, statement, options)
         case Drop():
             return _drop(live, statement)
+        case Pause():
+            return _pause(live, statement)
         case Show():
             return _queries(live)
 
@@ -313,6 +318,18 @@ def _drop(live: Live, dropped: Drop) -> Result:
     raise UnknownStream(
         f"DROP {dropped.kind.upper()}: there is no {kind} '{dropped.name}'{near_names(dropped.name, known)}"
     )
+
+
+def _pause(live: Live, made: Pause) -> Result:
+    """As of `Subscription.pause` and `resume`; nothing where it is so already."""
+    with live.lock:
+        standing = live.standing.get(made.name)
+        with INTERRUPTS:
+            if made.resume:
+                standing.resume()
+            else:
+                standing.pause()
+    return said(f"standing query '{made.name}' {'resumed' if made.resume else 'paused'}")
 
 
 def _queries(live: Live) -> Result:

@@ -120,6 +120,9 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained
         lines.append("actual: " + ", ".join(told))
     lines.append(f"cost: spent {figures['spent']:,.0f}, exact cost {figures['exact_cost']:,.0f}")
     lines.append(f"coverage {run.coverage:.6g}; memory {run.memory:,} bytes")
+    if strategies := getattr(run.answer, "strategy", "").splitlines():
+        lines += ["strategies, by forecast; * ran:", *strategies]
+        values["strategies"] = strategies
     values |= {"spent": asdict(budget), "figures": _plain(figures), "coverage": run.coverage, "memory": run.memory}
     values["accounting"] = _accounting(run)
     return Explained(_fitting(lines + _accounts(run.accounting)), values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,7 @@ from nile.sql.statements import (
     Drop,
     Explain,
     Insert,
+    Pause,
     Punctuate,
     Select,
     Show,
@@ -63,11 +64,15 @@ from nile.summaries.key_types import key_family
 __all__ = ["check_free", "rows_of", "run_query", "run_statement", "said"]
 
 
-def run_statement(engine: Engine, statement: Statement, options: Options) -> Result:
-    """Run one statement.  Raises what it finds wrong."""
+def run_statement(
+    engine: Engine, statement: Statement, options: Options, sharing: Callable[[], Sequence[str]] = tuple
+) -> Result:
+    """Run one statement.  sharing: the standing queries with a query's plan.  Raises what it finds wrong."""
     match statement:
         case Select():
-            return run_query(engine, statement.query, options)
+            answer = run_query(engine, statement.query, options)
+            answer.sharing = sharing
+            return answer
         case Copy():
             answer = run_query(engine, statement.query, options)
             batches, schema, path, by = answer.batches(), answer.schema, statement.path, statement.by
@@ -80,7 +85,9 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
                 rows = write(batches, schema, path, statement.form or form_of(path))
             return said(f"{rows:,} rows written to '{statement.path}'")
         case Explain():
-            text = run_query(engine, statement.query, options).explain(statement.analyze, statement.form)
+            answer = run_query(engine, statement.query, options)
+            answer.sharing = sharing
+            text = answer.explain(statement.analyze, statement.form)
             return rows_of(pa.table({"plan": [text]}), text)
         case CreateStream():
             return _create_stream(engine, statement)
@@ -96,7 +103,7 @@ def run_statement(engine: Engine, statement: Statement, options: Options) -> Res
             return _drop(engine, statement)
         case Declare():
             raise ConfigError("DECLARE: needed a database that nile.connect() opened; got names alone")
-        case CreateMaterialized() | CreateSink() | Delete() | Insert() | Punctuate() | Update():
+        case CreateMaterialized() | CreateSink() | Delete() | Insert() | Pause() | Punctuate() | Update():
             raise ConfigError(f"{statement.name}: needed a database that nile.connect() opened; got names alone")
         case Show():
             return rows_of(shown(engine, statement))
