@@ -18,7 +18,7 @@ from nile.expressions.functions import PLAIN
 from nile.expressions.lists.binding import as_list, bound_call
 from nile.expressions.lists.functions import LISTS
 from nile.expressions.lists.values import LIST_KINDS, element_kind, is_list
-from nile.expressions.literals import beyond, read_time
+from nile.expressions.literals import beyond, moved_time, read_time
 from nile.expressions.places import Fault
 from nile.expressions.told import KIND_NAMES, describe, hint, remedy
 from nile.expressions.tree import (
@@ -246,16 +246,12 @@ class Binder(ABC):
     def _arithmetic(self, node: Arithmetic) -> Node:
         left, right = self.bind(node.left), self.bind(node.right)
         what = f"'{node.operator}'"
-        if left.kind in _TIMES and isinstance(right, Constant) and right.kind == "interval" and node.operator in "+-":
-            return replace(node, left=left, right=right, kind="timestamp")
-        if isinstance(left, Constant) and left.kind == "interval" and right.kind in _TIMES and node.operator == "+":
-            return replace(node, left=right, right=left, kind="timestamp")
-        if left.kind in _TIMES and right.kind in _TIMES and node.operator == "-":
-            days = left.kind == right.kind == "date"
-            return replace(node, left=left, right=right, kind="integer" if days else "interval")
+        if (moved := moved_time(node.operator, left, right)) is not None:
+            return moved
         for side in (left, right):
             if side.kind not in (*_NUMERIC, "null"):
-                raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {remedy(side)}")
+                then = "move it by an interval, a date also by days (d + 7)" if side.kind in _TIMES else remedy(side)
+                raise Fault(f"{what} needs numbers, or a time and an interval; got {self.told(side)}; {then}")
         whole = left.kind != "number" and right.kind != "number" and node.operator != "/"
         kind: Kind = "integer" if whole else "number"
         return replace(node, left=self._as(left, kind), right=self._as(right, kind), kind=kind)

@@ -9,14 +9,16 @@ from typing import Any
 from nile.base.cells import parse_instant
 from nile.base.durations import NS_PER_SECOND, parse_duration
 from nile.expressions.places import Fault
-from nile.expressions.tree import Constant, Kind, Piece
+from nile.expressions.tree import Arithmetic, Cast, Constant, Kind, Node, Operator, Piece
 from nile.summaries.errors import ConfigError
 
-__all__ = ["beyond", "read_interval", "read_number", "read_parameter", "read_pattern", "read_time"]
+__all__ = ["beyond", "moved_time", "read_interval", "read_number", "read_parameter", "read_pattern", "read_time"]
 
 MAX_PATTERN = 1_000
 _DAY = 86_400 * NS_PER_SECOND
 _FIRST_INSTANT = -719_162 * _DAY  # 1 January of year 1
+_MOST_DAYS = 3_652_058
+_TIMES = ("timestamp", "date")
 _LAST_INSTANT = 2_932_897 * _DAY  # 1 January of year 10000
 
 
@@ -66,6 +68,25 @@ def read_interval(amount: str, unit: str) -> Constant:
     if nanoseconds % 1_000:
         raise Fault(f"the interval {text!r} is finer than a microsecond")
     return Constant(sign * nanoseconds // 1_000, "interval")
+
+
+def moved_time(operator: Operator, left: Node, right: Node) -> Node | None:
+    """A time moved by an interval, a date by a whole number of days, or what lies between two times; None: neither."""
+    if operator == "+" and right.kind in _TIMES and left.kind not in _TIMES:
+        left, right = right, left
+    if left.kind not in _TIMES or operator not in ("+", "-"):
+        return None
+    if right.kind in _TIMES:
+        days = left.kind == right.kind == "date"
+        return Arithmetic(operator, left, right, "integer" if days else "interval") if operator == "-" else None
+    if not isinstance(right, Constant):
+        return None
+    if right.kind == "interval":
+        return Arithmetic(operator, left, right, "timestamp")
+    if left.kind != "date" or right.kind != "integer" or right.value is None or abs(int(right.value)) > _MOST_DAYS:
+        return None
+    moved = Constant(int(right.value) * _DAY // 1_000, "interval")
+    return Cast(Arithmetic(operator, left, moved, "timestamp"), "date")
 
 
 def read_pattern(pattern: str, escape: str | None) -> tuple[Piece, ...]:

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 
+NO_SOURCE = "_row"
+"""What a SELECT without FROM is of."""
 GROUPING = "grouping"
 """Not an aggregate, but written like one: whether a key is of another grouping set."""
 

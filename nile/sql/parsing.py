@@ -280,8 +280,10 @@ def _using(cursor: Cursor) -> tuple[str, Options, Options]:
 
     What a count sketch takes are options of the grid, whose own it is.
     """
-    kind = cursor.word().lower()
+    kind, after = cursor.word().lower(), cursor.peek(1)
     if kind not in KINDS:
+        if kind not in _OPTIONS and (after is None or after.text != "="):
+            raise cursor.fault(f"a kind of summary ({', '.join(KINDS)}), or an option (columns = 64)", known=KINDS)
         return "countsketch", (), _options(cursor, _OPTIONS)
     cursor.at += 1
     parameters: Options = ()

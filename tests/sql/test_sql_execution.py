@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import date
 from typing import Any
 
 import duckdb
@@ -14,6 +15,7 @@ from sql_random import cell, tables
 
 import nile
 from nile.exact.join.wjoin import ALGORITHMS
+from nile.summaries.errors import SqlError
 
 SECOND = 1_000_000_000
 SALES = {
@@ -285,3 +287,26 @@ def test_sums_and_means_of_huge_whole_numbers_are_exact_or_refused() -> None:
     assert db.sql("SELECT k, avg(u) AS m FROM s GROUP BY k").fetchall() == [(0, 2.0**63), (1, 1.0)]
     with pytest.raises(nile.SumOverflow, match="got 18446744073709551615"):
         db.sql("SELECT k, sum(u) AS n FROM s GROUP BY k").fetchall()
+
+
+def test_a_date_moves_by_a_number_of_days_that_is_written_out() -> None:
+    days = pa.array([date(2024, 2, 27), None, date(1969, 12, 31)])
+    told = pa.table({"t": [1.0, 2.0, 3.0], "due": days, "ts": days.cast(pa.timestamp("us")), "n": [1, 2, 3]})
+    with nile.connect() as db:
+        db.register("told", told, time="t")
+        for asked in (
+            "due + 3",
+            "3 + due",
+            "due - 60",
+            "due + -1",
+            "CAST(due + 1 AS VARCHAR)",
+            "due + 1 > DATE '1970-01-01'",
+        ):
+            found = db.sql(f"SELECT {asked} AS x FROM told").to_arrow()["x"]
+            assert found.to_pylist() == [x for (x,) in duckdb.from_arrow(told).project(asked).fetchall()], asked
+        assert db.sql("SELECT due + 3 AS x FROM told").schema.field("x").type == pa.date32()
+        for refused in ("ts + 3", "due + n", "3 - due", "due + 99999999", "due * 2", "due + 1.5"):
+            with pytest.raises(SqlError, match=r"got .*, which is .*; move it by an interval, a date also by days"):
+                db.sql(f"SELECT {refused} AS x FROM told")
+        with pytest.raises(SqlError, match="column 8: needed FROM and a stream to take columns from; got 'n' without"):
+            db.sql("SELECT n")

@@ -196,7 +196,7 @@ def test_using_names_a_kind_with_its_parameters(using: str, kind: str, parameter
         ("WITH MEMORY '1 MB' USING exact", "a kind whose size does not depend on the data"),
         ("WITH ERROR 2 % USING kll (k = 300)", "which choose k, or that; got both"),
         ("WITH MEMORY '10 B' USING kll", "k needs 8 to 65535; got 0"),
-        ("USING countmni", "needed one of structure.*got 'countmni'"),
+        ("USING countmni", r"needed a kind of summary \(countsketch, .*got 'countmni'; did you mean countmin\?"),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_asked_for(clauses: str, said: str) -> None:

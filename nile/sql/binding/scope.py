@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nile.expressions.places import Fault, listed, nearest
-from nile.sql.parsed import Reference, Star
+from nile.sql.parsed import NO_SOURCE, Reference, Star
 from nile.sql.plan import Field, Plan
 
 __all__ = ["Scope", "ScopeSource", "find", "unique"]
@@ -149,6 +149,8 @@ class Scope:
 
     def _unknown(self, reference: Reference, sources: Sequence[ScopeSource], found: list[str]) -> Fault:
         name = reference.name
+        if [source.alias for source in sources] == [NO_SOURCE]:
+            return Fault(f"needed FROM and a stream to take columns from; got '{name}' without", reference.start)
         shown = " or ".join(f"{source.alias} ({listed(source.columns)})" for source in sources[:3])
         shown += f" or {len(sources) - 3} more" if len(sources) > 3 else ""
         if found:

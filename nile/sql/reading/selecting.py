@@ -13,6 +13,7 @@ from nile.expressions.tree import Constant
 from nile.sql.parameters import check_places
 from nile.sql.parse_errors import parse_fault
 from nile.sql.parsed import (
+    NO_SOURCE,
     Block,
     Derived,
     Expression,
@@ -264,8 +265,8 @@ class _SelectReader:
         if any(_star(each) is not None for each in node.expressions) or node.args.get("joins"):
             raise Fault("needed FROM and a stream; got a SELECT without", start)
         self._sources.add(1, start)
-        rows = listed_rows([[Constant(0, "integer")]], ("_row",), start)
-        return Table(str(rows), "_row", start, listed=rows)
+        rows = listed_rows([[Constant(0, "integer")]], (NO_SOURCE,), start)
+        return Table(str(rows), NO_SOURCE, start, listed=rows)
 
     def _ordering(self, node: Any) -> dict[str, Any]:
         order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
