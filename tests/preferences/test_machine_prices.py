@@ -98,6 +98,7 @@ def test_a_file_that_is_none_is_replaced(written: str, monkeypatch: pytest.Monke
 def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "_TUPLES", 1 << 13)
     monkeypatch.setattr(calibrating, "_MANY", 1 << 13)
+    monkeypatch.setattr(calibrating, "_LEAST", 0.0517)  # no price that is shipped
     monkeypatch.setattr(calibrating, "_KNOTS", (4, 8))
     monkeypatch.setattr(calibrating, "_DISTINCT", (4, 8))
     monkeypatch.setattr(calibrating, "_WITHIN", (6, 10))
