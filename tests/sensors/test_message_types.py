@@ -85,3 +85,27 @@ def test_null_is_a_value_of_every_type(kind: str) -> None:
         db.sql("INSERT INTO r VALUES (1, NULL)")
         db.sql("UPDATE r SET x = NULL WHERE n = 1")
         assert db.sql("SELECT x FROM s").fetchall() == db.sql("SELECT x FROM r").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "read"),
+    [
+        ("TIMESTAMP", '"2024-01-01T10:00:00"', datetime(2024, 1, 1, 10)),
+        ("DATE", '"2024-01-01"', date(2024, 1, 1)),
+        ("BIGINT", "5", 5),
+        ("DOUBLE", "5.5", 5.5),
+    ],
+)
+def test_a_declared_column_ts_is_the_time_of_the_message_and_not_of_its_arrival(
+    tmp_path: Path, kind: str, said: str, read: Any
+) -> None:
+    (tmp_path / "in").write_text(f'{{"ts": {said}, "n": 1}}\n')
+    for _ in range(2):
+        with nile.connect(tmp_path / "store") as db:
+            if not db.sql("SHOW STREAMS").fetchall():
+                db.sql(f"CREATE STREAM s FROM FILE '{tmp_path}/in' (ts {kind}, n INT) TIMESTAMP BY ts")
+                db.sql(f"CREATE STREAM stamped FROM FILE '{tmp_path}/in' (n INT)")
+            assert db.sql("SELECT ts, n FROM s").fetchall() == [(read, 1)]
+            assert db.sql("SELECT error FROM nile_sources WHERE name = 's'").fetchall() == [(None,)]
+            ((at,),) = db.sql("SELECT ts FROM stamped").fetchall()
+            assert at.year > 2024

@@ -279,7 +279,9 @@ class Inflows:
             if (source := tables.get(stream)) is not None:
                 self._running[stream] = Tabled(live, stream, reads, source, live.offsets.get(stream.name))
             elif not reads.tabled:
-                fields = pa.schema([field for field in stream.schema if field.name != TIME or stream.time != TIME])
+                # A ts that was declared has no nanoseconds: one with them was added, for the time of arrival.
+                stamped = pa.field(TIME, pa.timestamp("ns"))
+                fields = pa.schema([each for each in stream.schema if each != stamped or stream.time != TIME])
                 place = live.offsets.get(stream.name)
                 self._running[stream] = Inflow(live, stream, reads, fields, place)
 
