@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import datetime
 import io
@@ -18,7 +19,7 @@ from nile.summaries.heavy import rich_console as console
 from nile.summaries.heavy import rich_markup as markup
 from nile.summaries.heavy import rich_table as table
 
-__all__ = ["FORMATS", "cell_text", "first_rows", "jsonable", "render"]
+__all__ = ["FORMATS", "cell_text", "first_rows", "has_bytes", "jsonable", "render", "with_bytes"]
 
 FORMATS = ("table", "csv", "json", "markdown")
 
@@ -185,16 +186,30 @@ def _json(names: Sequence[str], _types: Sequence[str], rows: Rows, _width: int) 
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON has it: numbers that it has none of as null, times and bytes as the shell writes them."""
+    """A value as JSON has it: numbers that it has none of as null, bytes in base64, times as the shell writes them."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [jsonable(each) for each in value]
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
         return {str(name): jsonable(each) for name, each in value.items()}
     return _plain(value)
+
+
+def has_bytes(kind: pa.DataType) -> bool:
+    """Whether JSON has values of a type in base64: bytes, and lists of them."""
+    return bool(pa.types.is_binary(kind) or (pa.types.is_list(kind) and has_bytes(kind.value_type)))
+
+
+def with_bytes(value: Any) -> Any:
+    """A value of such a type, of JSON, with bytes in place of base64.  Raises ValueError."""
+    if isinstance(value, list):
+        return [with_bytes(each) for each in value]
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
 
 
 def _markdown(names: Sequence[str], _types: Sequence[str], rows: Rows, _width: int) -> str:

@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any, Literal
 
-from nile.base.show import first_rows, render
+from nile.base.show import first_rows, has_bytes, render, with_bytes
 from nile.server.trusting import read_ipc
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa, pacsv, pajson
@@ -193,6 +193,10 @@ def _json_lines(batch: pa.RecordBatch) -> str:
     return render(batch.schema.names, [], rows, "json")
 
 
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(_as_text(kind.value_type)) if pa.types.is_list(kind) else pa.string()
+
+
 def _csv(batch: pa.RecordBatch, header: bool) -> bytes:
     rows, _ = first_rows(iter([batch]), None)
     names = batch.schema.names
@@ -217,13 +221,20 @@ def read_rows(body: bytes, form: Form, schema: pa.Schema) -> pa.Table:
             flat = [field for field in schema if not pa.types.is_nested(field.type)]
             given = pacsv.ConvertOptions(column_types=pa.schema(flat), strings_can_be_null=True)
             return pacsv.read_csv(source, convert_options=given)
-        return pajson.read_json(
+        coded = {field.name for field in schema if has_bytes(field.type)}
+        given = [field.with_type(_as_text(field.type)) if field.name in coded else field for field in schema]
+        rows = pajson.read_json(
             source,
             read_options=pajson.ReadOptions(block_size=len(body) + 1),  # a row has to fit into a block
             parse_options=pajson.ParseOptions(
-                explicit_schema=pa.schema([*schema, *signed]), unexpected_field_behavior="error"
+                explicit_schema=pa.schema([*given, *signed]), unexpected_field_behavior="error"
             ),
         )
+        for at, name in enumerate(rows.column_names):
+            if name in coded:
+                cells = pa.array(map(with_bytes, rows.column(at).to_pylist()), schema.field(name).type)
+                rows = rows.set_column(at, schema.field(name), cells)
+        return rows
     except SourceError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:

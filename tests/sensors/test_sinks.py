@@ -261,7 +261,7 @@ def test_values_of_all_types_and_a_torn_line(tmp_path: Path) -> None:
     assert torn == '{"n": 1, "torn'
     assert [json.loads(line) for line in lines[:-1]] == [
         {"ts": "1970-01-01 00:00:00.000000002", "x": 0.5, "l": None, "b": None},
-        {"ts": "1970-01-01 00:00:01.5", "x": None, "l": [1, None], "b": "x'0a'"},
+        {"ts": "1970-01-01 00:00:01.5", "x": None, "l": [1, None], "b": "Cg=="},
     ]
 
 
@@ -687,3 +687,26 @@ def test_rows_through_kills_of_the_sender_to_kafka(cluster: Any, tmp_path: Path,
                 quiet = time.monotonic() + 2
     client.close()
     numbers_of(rows, committed)
+
+
+def test_bytes_of_a_sink_are_read_back(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    kinds = [("ts", pa.float64()), ("b", pa.binary()), ("many", pa.list_(pa.binary()))]
+    given = {"ts": [1.0, 2.0, 3.0], "b": [b"\x00\xff", None, b""], "many": [[b"a", None], [], None]}
+    with nile.connect() as db:
+        db.stream("s", kinds, time="ts")
+        db.sql(f"CREATE SINK a TO FILE '{out}' AS SELECT * FROM s")
+        db.push("s", given)
+        db.advance(9, "s")
+        sent(db)
+        with out.open("a") as more:
+            more.write('[4, "AP8=", ["YQ=="]]\n{"ts": 5, "b": "no base64!"}\n')
+        db.sql(f"CREATE STREAM back FROM FILE '{out}' (ts DOUBLE, b BLOB, many BLOB[]) TIMESTAMP BY ts")
+        assert db.sql("SELECT * FROM back").to_arrow().to_pydict() == {
+            "ts": [1.0, 2.0, 3.0, 4.0],
+            "b": [b"\x00\xff", None, b"", b"\x00\xff"],
+            "many": [[b"a", None], [], None, [b"a"]],
+        }
+        assert db.accounting("back").rejected == 1
+        (reason,) = db.accounting("back").reasons
+        assert "needed binary for 'b'" in reason

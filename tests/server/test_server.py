@@ -28,6 +28,7 @@ from served import TOKEN, Served, client_to, served
 
 import nile
 from nile.answers.result import Result
+from nile.base.show import first_rows, render
 from nile.execution.live.outbox import Outbox
 from nile.server.forms import ARROW, read_rows
 from nile.server.guard import OPEN
@@ -513,3 +514,13 @@ def test_an_answer_of_two_parts_goes_out_without_waiting_for_an_acknowledgement(
 
     asyncio.run(once())
     assert held[0] != 0, "asyncio turns Nagle's algorithm off where the socket names its protocol"
+
+
+def test_bytes_are_base64_in_json() -> None:
+    schema = pa.schema([("b", pa.binary()), ("many", pa.list_(pa.binary()))])
+    table = pa.table({"b": [b"\x00\xff", None], "many": [None, [b"a", b""]]}, schema=schema)
+    lines = render(schema.names, [], first_rows(iter(table.to_batches()), None)[0], "json")
+    assert lines.splitlines()[0] == '{"b": "AP8=", "many": null}'
+    assert read_rows(lines.encode(), "ndjson", schema).equals(table)
+    with pytest.raises(SourceError, match="nothing was taken"):
+        read_rows(b'{"b": "no base64!"}', "ndjson", schema)

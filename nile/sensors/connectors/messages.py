@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
+from nile.base.show import has_bytes, with_bytes
 from nile.sensors.sensor import NEW_VALUE, NO_VALUE, Sensor
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
@@ -28,8 +30,9 @@ class Messages(Sensor):
     """A source of bytes that are messages, each a value.
 
     Of a stream with one field of TEXT or BLOB a message is the value; of others it is JSON: an object with the fields
-    by their names (more may be in it), an array of their values in order, or, of a single field, its value.  What is
-    not is rejected.  time_name: of an object, where its time stands (seconds since 1970 or ISO text); None: without.
+    by their names (more may be in it), an array of their values in order, or, of a single field, its value; bytes are
+    base64 there.  What is not is rejected.
+    time_name: of an object, where its time stands (seconds since 1970 or ISO text); None: without.
     acknowledges: whether the server is told, by the next read or at the end, that it may forget what was read before;
     given: whether that has arrived where it was to go; where not, it is not acknowledged and comes again.
     several: whether messages that are read again may come in another order; ahead: places that such a source had
@@ -63,16 +66,36 @@ class Messages(Sensor):
             value = json.loads(message)
         except ValueError:
             return Unfit(message), None
-        return self.picked(value) if isinstance(value, Mapping) else (value, None)
+        if isinstance(value, Mapping):
+            return self.picked(value)
+        if self._coded and isinstance(value, list) and len(value) == len(self.fields):
+            value = [_cell(each, name in self._coded) for each, name in zip(value, self.fields.names, strict=True)]
+        return value, None
 
     def picked(self, value: Mapping[str, Any]) -> tuple[Any, Any]:
         """(the fields that an object has, its time)."""
         at = None if self.time_name is None else value.get(self.time_name, "")
-        return {name: value[name] for name in self.fields.names if name in value}, at
+        cells = {name: value[name] for name in self.fields.names if name in value}
+        for name in self._coded:
+            if name in cells:
+                cells[name] = _cell(cells[name], True)
+        return cells, at
+
+    @cached_property
+    def _coded(self) -> frozenset[str]:
+        """The fields that JSON has in base64."""
+        return frozenset(field.name for field in self.fields if has_bytes(field.type))
 
     def _is_plain(self) -> bool:
         kind = self.fields.field(0).type
         return len(self.fields) == 1 and (pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _cell(cell: Any, coded: bool) -> Any:
+    try:
+        return with_bytes(cell) if coded else cell
+    except ValueError:
+        return Unfit(str(cell).encode())
 
 
 def _text(message: bytes) -> Any:
