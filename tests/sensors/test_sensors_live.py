@@ -307,3 +307,15 @@ def test_a_table_that_has_died_holds_up_no_operator_beyond_its_idle_time(dead: s
         assert len({tuple(row.values()) for row in got}) == len(got)
         standing.close()
         assert db._live.fed == []
+
+
+@pytest.mark.parametrize("emit", ["EMIT ON WINDOW CLOSE", "EMIT EVERY '30 s'"])
+def test_windows_that_are_open_when_all_sources_have_ended_are_told(emit: str) -> None:
+    text = f"""SELECT place, window_end, count(reading) AS n FROM TUMBLE (d, ts, INTERVAL '20 seconds')
+               GROUP BY place, window_end {emit}"""
+    with database() as db:
+        wanted = db.sql(text).fetchall()
+        told = [tuple(row.values()) for batch in db.subscribe(text).follow(20) for row in nile.rows(batch)]
+        assert Counter(told) == Counter(wanted)
+        if "CLOSE" in emit:
+            assert sum(row[-1] for row in told) == 240

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from nile.base.times import TIME_LIMIT
+from nile.execution.exact.run import last_instant
 from nile.execution.live.inputs.mined import MinedStream
 from nile.execution.live.subscription import Subscription
 from nile.execution.reading import own_condition
@@ -46,11 +48,12 @@ class Feed:
     The sources run in the table's own threads and wait in its queue, which spills, while a query is full.
     """
 
-    def __init__(self, name: str, source: SensorsSource) -> None:
+    def __init__(self, name: str, source: SensorsSource, query: Query) -> None:
         spec = source.table.spec
         lateness = spec.lateness or (None if spec.idle is None else 0)
         self.stream = LiveStream(name, source.schema, TIME, lateness=lateness, keep=0, idle=spec.idle)
         self._source = source
+        self._query = query
         self._scan = source.scan()
 
     def start(self, reader: Subscription, live: Live) -> None:
@@ -95,6 +98,10 @@ class Feed:
                 with live.commits:
                     self.stream.close()
                     if all(each.closed for each in reader.streams.values()):
+                        # Windows and ticks that are open end as those of a finite stream do: nothing comes any more.
+                        latest = max(each.latest for each in reader.streams.values())
+                        if latest > -TIME_LIMIT:
+                            self.stream.passed = last_instant(self._query.plan, latest)
                         reader.finish()
                     else:
                         reader.progress()
@@ -113,7 +120,7 @@ def inputs_of(query: Query, names: Names, live: Mapping[str, LiveStream]) -> lis
     for name in dict.fromkeys([*(leaf.name for leaf in leaves), *called]):
         if (source := names.sensors(name)) is not None:
             wanted = [own_condition(leaf) for leaf in leaves if leaf.name == name]
-            feeds[name] = Feed(name, source if name in called else source.narrowed(wanted))
+            feeds[name] = Feed(name, source if name in called else source.narrowed(wanted), query)
     known = {**live, **{name: feed.stream for name, feed in feeds.items()}}
     mined = dict.fromkeys(name for name in calls if name.call.stream in known)
     return [
