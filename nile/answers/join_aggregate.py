@@ -68,6 +68,7 @@ class JoinAggregateAnswer(AggregateTable):
             self._numbers = [numbers]
             return
         found = answer.members()
+        self._outputs = float(found.weight.shape[0])
         batch = _member_columns(found, aliases, columns_of_aggregates(aggregates, by))
         columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
         group, groups, labels_by = grouped(by, columns, _PLACE)
@@ -146,6 +147,18 @@ class JoinAggregateAnswer(AggregateTable):
     def coverage(self) -> float:
         """As of the join's answer."""
         return self.answer.coverage
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all outputs of the join were found, so that no group is missing and every number is known.
+
+        Under asc they are outliers alone, however many others there are.
+        """
+        plan = self.answer.plan
+        if plan.is_exact or plan.preference == "asc":
+            return plan.preference != "asc"
+        pairs = self.answer.overall
+        return pairs.certified and pairs.high == self._outputs
 
     @property
     def strategy(self) -> str:

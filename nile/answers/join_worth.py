@@ -142,9 +142,10 @@ class JoinWorth(Answer):
 
         That the whole answer would cost less than the budget grants, with both costs, where it would; of a complete
         sample that does not carry an interval, that it is unknown how many outputs there are; of a whole answer with a
-        fade factor, that it comes in no order of promise.
+        fade factor, that it comes in no order of promise; of a budget of time, that it was over before anything began.
         """
-        return (*self._cheaper(), *self._uncertain(), *self._unordered())
+        late = () if self._metered is None else self._metered.warnings
+        return (*late, *self._cheaper(), *self._uncertain(), *self._unordered())
 
     def _unordered(self) -> tuple[str, ...]:
         plan = self.plan

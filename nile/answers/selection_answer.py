@@ -20,6 +20,7 @@ from nile.preferences.budget import Budget, BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import ConfigError
+from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -300,6 +301,11 @@ class SelectionAnswer(Answer):
             pass
 
     @property
+    def overall(self) -> Estimate:
+        """How many tuples satisfy the conditions, of all queries together: what a budget is a share of counts them."""
+        return Estimate.exact(float(sum(self.exact.values())))
+
+    @property
     def budget(self) -> BudgetReport:
         """Asked and spent, in the unit asked in and as a share of what `naive` needs for everything.
 
@@ -322,14 +328,17 @@ class SelectionAnswer(Answer):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know: conditions that nothing can satisfy, and a budget that buys the exact answer."""
+        """What the user should know: conditions that nothing can satisfy, a budget that buys the exact answer, and time
+        that was over before anything was looked at.
+        """
         data = self._selectable
         told = [
             f"selections over stream '{data.loaded.name}', '{name}': needed a condition that some value of '{data.on}' "
             "can satisfy; got one that contradicts itself; check its bounds"
             for name in data.impossible
         ]
-        return (*told, *([self.cost_warning] if self.cost_warning else []))
+        late = () if self._metered is None else self._metered.warnings
+        return (*told, *late, *([self.cost_warning] if self.cost_warning else []))
 
     @property
     def cost_warning(self) -> str | None:

@@ -233,3 +233,66 @@ def test_what_approximate_operators_cannot_do_is_said(
 ) -> None:
     with pytest.raises(error, match=message):
         db.sql(text, **options).to_arrow()
+
+
+@pytest.mark.parametrize("kind", ["desc", "asc", "weighted"])
+@pytest.mark.parametrize("asked", ["BUDGET 5 %", "BUDGET 7 OUTPUTS", "BUDGET 100 %", "LIMIT 9 BUDGET 5 %", "LIMIT 9"])
+def test_the_estimate_of_a_selection_is_how_many_tuples_satisfy_it(db: nile.Database, kind: str, asked: str) -> None:
+    text = "SELECT price FROM s1 WHERE price < 3 AND quantity > 2"
+    exact = len(db.sql(text))
+    told = db.sql(f"{text} WITH PREFERENCE {kind} price {asked}").estimate
+    assert (told.low, told.high) == (told.value, told.value) == (min(exact, 9 if "LIMIT" in asked else exact),) * 2
+    assert exact > 100
+
+
+@pytest.mark.parametrize("budget", ["BUDGET 2 %", "BUDGET 30 %", "BUDGET 100 %", "LIMIT 5 BUDGET 2 %", ""])
+@pytest.mark.parametrize("having", ["", "HAVING count(*) > 3", "HAVING count(*) > 2000"])
+@pytest.mark.parametrize(
+    ("of", "preference"),
+    [
+        ("s1 a", ""),
+        ("s1 a, s2 b WHERE a.item = b.item", ""),
+        ("s1 a, s2 b WHERE a.item = b.item", "WITH PREFERENCE desc a.item"),
+        ("s1 a, s2 b WHERE a.item = b.item", "WITH PREFERENCE asc a.item"),
+    ],
+)
+def test_groups_that_were_not_found_are_not_denied(
+    db: nile.Database, of: str, preference: str, having: str, budget: str
+) -> None:
+    text = f"SELECT a.item, count(*) AS n FROM {of} GROUP BY a.item {having}"
+    limit, share = ("LIMIT 5", budget.split("LIMIT 5 ")[1]) if "LIMIT" in budget else ("", budget)
+    exact = len(db.sql(f"{text} {limit}"))
+    result = db.sql(f"{text} {preference} {limit} {share}")
+    told = result.estimate
+    assert told.low <= exact <= told.high
+    assert told.value == len(result)
+    assert told.certified
+    if budget == "BUDGET 2 %" and not having:
+        assert len(result) < exact
+    if budget in ("", "BUDGET 100 %") and "asc" not in preference:
+        assert told.low == told.high == exact
+
+
+@pytest.mark.parametrize("limit", ["BUDGET 1e-9 SECONDS", "BY DEADLINE '1 ns'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT price FROM s1 WHERE price < 3 WITH PREFERENCE {} price",
+        "SELECT a.seq FROM s1 a, s2 b, s3 c WHERE a.item = b.item AND b.item = c.item WINDOW '1 hour' "
+        "WITH PREFERENCE {} a.item",
+        "SELECT a.seq FROM s1 a, s2 b WHERE a.item = b.item AND a.price < b.price WINDOW '1 hour' "
+        "WITH PREFERENCE {} a.item",
+    ],
+)
+@pytest.mark.parametrize("kind", ["desc", "weighted"])
+def test_time_that_is_over_before_anything_began_says_what_would_do(
+    db: nile.Database, text: str, limit: str, kind: str
+) -> None:
+    result = db.sql(f"{text.format(kind)} {limit}")
+    told = [warning for warning in result.warnings if warning.startswith("budget: needed more than ")]
+    (least,) = [float(each.split(" seconds")[0].removeprefix("budget: needed more than ")) for each in told]
+    assert 0.0 < least <= 1.06 * result.budget.spent  # told to two digits
+    assert "over before anything was looked for; allow more" in told[0]
+    fair = db.sql(f"{text.format(kind)} BUDGET 60 SECONDS")
+    assert not [warning for warning in fair.warnings if warning.startswith("budget: ")]
+    assert len(fair) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 from nile.answers.answer import Answer
 from nile.answers.join_answer import ComingAnswer
 from nile.answers.progress import Run
+from nile.answers.selection_answer import SelectionAnswer
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
 from nile.execution.approximate.selection import PreferredSelection
@@ -119,6 +121,7 @@ class ApproximateRun(Run):
     def __init__(self, prepared: Prepared) -> None:
         self.schema = prepared.schema
         self._prepared = prepared
+        self._rows = 0
         self.answer: Any = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -130,7 +133,9 @@ class ApproximateRun(Run):
             found = self._topped(step, found)
         clock = getattr(self.answer, "clock", None)
         try:
-            yield from timed((batch for batch in found if batch.num_rows), clock)
+            for batch in timed((batch for batch in found if batch.num_rows), clock):
+                self._rows += batch.num_rows
+                yield batch
         finally:
             if isinstance(self.answer, ComingAnswer):
                 self.answer.close()
@@ -178,8 +183,31 @@ class ApproximateRun(Run):
 
     @property
     def estimate(self) -> Estimate | None:
-        """How many outputs the exact answer has; of one aggregate alone, that number."""
-        return self._answer.overall
+        """How many outputs the exact answer has; of one aggregate alone, that number.
+
+        A group that was found is one of the exact answer, but for conditions on numbers; others may not have been.
+        """
+        found, shape = self._answer.overall, self._prepared.shape
+        if shape.group is not None:
+            if found is not None or not shape.group.by or self._answer.is_exact:
+                return found
+            found = Estimate.between(math.inf, 0.0, math.inf)
+        elif not isinstance(self._answer, SelectionAnswer):
+            return found
+        assert found is not None
+        rows, high = float(self._rows), float(found.high)
+        for step in shape.top[::-1]:
+            if isinstance(step, Limit):
+                high = max(0.0, min(high - step.offset, math.inf if step.count is None else float(step.count)))
+        above = shape.above[::-1]
+        if shape.group is None:  # conditions right above the stream are the selection's
+            while above and isinstance(above[0], Filter):
+                above = above[1:]
+            if not any(isinstance(step, Filter) for step in above):
+                return Estimate.exact(high)
+            return Estimate.between(rows, rows, high)
+        low = 0.0 if any(isinstance(step, Filter) for step in above) else rows
+        return Estimate.between(rows, low, high)
 
     @property
     def warnings(self) -> tuple[str, ...]:

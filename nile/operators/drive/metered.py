@@ -63,6 +63,7 @@ class MeteredRun(Generic[Out]):
         self._cpu = cpu
         self._used = 0.0
         self._given = 0
+        self._late = 0.0
         self._clock: WallClock | None = None
         self._question = clock if clock is not None and clock.limits else None
 
@@ -88,6 +89,16 @@ class MeteredRun(Generic[Out]):
         if self._budget.unit == "outputs":
             return None
         return (self._used if self._clock is None else self._clock.used) / _SECOND
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That time was over before the first tuple, and how much would not have been, where that was so."""
+        if not self._late:
+            return ()
+        return (
+            f"budget: needed more than {self._late:.2g} seconds, which it takes to read what is asked of; got "
+            f"{self._budget}, over before anything was looked for; allow more",
+        )
 
     def run(self) -> Iterator[Out]:
         """Outputs as they are found."""
@@ -125,6 +136,8 @@ class MeteredRun(Generic[Out]):
     def _run_seconds(self, arrivals: int, most: float) -> Iterator[Out]:
         began = self._cpu() if self._question is None else 0
         before = self._elapsed(began)
+        if before >= most:
+            self._late = before / _SECOND
         sample = timed_sample(self._join, most - before)
         ends = _ends(arrivals) if sample is None else sample.ends()
         for end in ends:
