@@ -163,7 +163,7 @@ def _whole(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 _TEXT = Literal("text", 1)
 _ANY = Literal("text")
-_COUNT = Literal("integer")
+_COUNT = Literal("integer", -(2**31))
 _FILL = Literal("text", 1, 1)
 _REGEX = Literal("text", regex=True)
 
@@ -208,12 +208,12 @@ PLAIN: Mapping[str, Plain] = {
     ),
     "left": Plain(
         ("text",), "text", lambda value, count: pc.utf8_slice_codeunits(value, 0, count), (_COUNT,),
-        ("left(t, 2)", "left(t, 0)"),
+        ("left(t, 2)", "left(t, 0)", "left(t, -1)", "left(t, -9)"),
     ),
     "right": Plain(
         ("text",), "text",
         lambda value, count: pc.utf8_slice_codeunits(value, -count if count else 2**31, None), (_COUNT,),
-        ("right(t, 2)", "right(t, 0)"),
+        ("right(t, 2)", "right(t, 0)", "right(t, -1)", "right(t, -9)"),
     ),
     "repeat": Plain(
         ("text",), "text", _repeated, (Literal("integer", 0, 1000),),
