@@ -233,3 +233,17 @@ def test_pairs_are_told_in_words_as_their_ordinals_say(
             else:
                 expected = ordinals
             assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("spread", [6, 12, 24, 40])
+def test_keys_far_apart_of_which_many_are_in_one_stream_alone_join_their_own_kind(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    n = 20_000
+    keys = spread * n
+    common = rng.integers(0, keys, n // 4)
+    codes = tuple(np.where(rng.random(n) < 0.5, rng.choice(common, n), rng.integers(0, keys, n)) for _ in range(2))
+    ts = (np.arange(n), np.arange(n))
+    found = np.concatenate([np.empty((0, 2), np.int64), *Lists(ts, codes, -1, threads=1).pairs()])
+    left, right = (np.bincount(each, minlength=keys) for each in codes)
+    assert (codes[0][found[:, 0]] == codes[1][found[:, 1]]).all()
+    assert found.shape[0] == left @ right

@@ -17,7 +17,7 @@ from nile.exact.state.lent import filled, lent, roomy, taken
 __all__ = ["in_all", "kept_of", "run_shared", "text_codes"]
 
 Array = np.ndarray[Any, Any]
-_BITS, _SPARSE = 4, 32  # a tuple: of hashed keys, and of codes as they are, beyond which coding them anew costs less
+_BITS = 4  # a tuple, of hashed keys, and of those told by a bit each: of more `in_all` knows a hash alone
 _NEAR = 1 << 16
 """Codes whose rows stay in a near cache."""
 _SAMPLED = 1024
@@ -96,11 +96,11 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
     """The codes of those tuples that `in_all` keeps, without most of those between that none has any more.
 
     codes: int64 [n_k]; above: a number above every code.  Returns (codes, a number above every one), in the same order:
-    rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that is kept; codes very far
+    rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that is kept; codes far
     apart, or so few that they are near anyway, stay as they are.
     """
     kept = tuple(taken(each, at) for each, at in zip(codes, places, strict=True))
-    if not _NEAR < above <= _SPARSE * sum(each.shape[0] for each in codes):
+    if not _NEAR < above <= _BITS * sum(each.shape[0] for each in codes):
         return kept, above
     kernels = _kernels()
     marks = np.zeros((above >> 6) + 1, np.uint64)

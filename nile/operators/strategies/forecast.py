@@ -134,7 +134,7 @@ class Work:
 
     def coding(self, keys: float, tuples: float) -> float:
         """The key of one of so many tuples as joins take it, among so many distinct ones."""
-        return self.prices.coding(keys, self.hashed, sparse=self._look.is_sparse(tuples, sifted=self._paired < _MANY))
+        return self.prices.coding(keys, self.hashed, sparse=self._look.is_sparse(tuples))
 
     def joining(self, tuples: float, keys: float, pairs: float, *, chained: bool = False) -> float:
         """The exact join of some of the tuples, without their pairs."""

@@ -32,9 +32,8 @@ _FEWEST, _SEEN, _ONE_IN = 16_384, 50_000, 64
 _TIMES = 64
 _KINDS, _ALIKE = 32, 100
 """Of slots by how often they were seen, and how many of a kind tell what the next one has."""
-_DENSE, _RANKED, _BESIDE = 4, 32, 1 << 18
-"""Numbers a tuple, of all or of those that were sifted, and besides, up to which joins take keys as they are, or by a
-bit each (`nile.exact.join.listed`, `shared`)."""
+_DENSE, _BESIDE = 4, 1 << 18
+"""Numbers a tuple, and besides, up to which joins take keys as they are (`nile.exact.join.listed`)."""
 _BLOCK = 1024
 """Tuples that are admitted or refused at a time."""
 
@@ -100,9 +99,9 @@ class Look:
         """Of the key of each tuple of either stream int64 [n], equal where keys are.  Text is hashed for them once."""
         return tuple(words for words, _ in self._keyed)
 
-    def is_sparse(self, tuples: float, *, sifted: bool) -> bool:
+    def is_sparse(self, tuples: float) -> bool:
         """Whether keys are numbers too far apart to be the codes of so many tuples themselves."""
-        return self._span > (_RANKED if sifted else _DENSE) * tuples + _BESIDE
+        return self._span > _DENSE * tuples + _BESIDE
 
     def within(self, window: int | None) -> Look:
         """The same look where partners are looked for within another window, ns; what was counted is shared."""
