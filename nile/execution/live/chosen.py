@@ -60,7 +60,7 @@ class ByValue:
     """
 
     def __init__(self, column: pa.Array) -> None:
-        self._rows = len(column)
+        self.rows = len(column)
         self._ranks: Array | None = None
         self._numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         self._whole = pa.types.is_integer(column.type)
@@ -97,7 +97,7 @@ class ByValue:
     def ranks(self) -> Array:
         """Of each row its place in `order`, -1 of nulls: int64."""
         if self._ranks is None:
-            self._ranks = np.full(self._rows, -1)
+            self._ranks = np.full(self.rows, -1)
             self._ranks[self.order] = np.arange(self.order.shape[0])
         return self._ranks
 
@@ -114,7 +114,9 @@ def chosen(columns: Callable[[str], ByValue], wanted: Sequence[Sought]) -> Array
             return column.order[:0]
         found.append((high - low, low, high, column))
     found.sort(key=itemgetter(0))
-    _, low, high, column = found[0]
+    fewest, low, high, column = found[0]
+    if fewest == column.rows:
+        return np.arange(fewest)
     rows = np.sort(column.order[low:high])
     for _, low, high, column in found[1:]:
         ranks = column.ranks()[rows]

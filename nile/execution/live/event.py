@@ -35,7 +35,9 @@ class Event:
             places = chosen(partial(self._by_value, number, each), wanted)
             if places is None:
                 return None
-            if places.shape[0]:
+            if places.shape[0] == len(each):
+                out.append(each)
+            elif places.shape[0]:
                 out.append(Changes(each.ts[places], each.sign[places], each.rows.take(pa.array(places))))
         return out
 
