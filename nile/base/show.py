@@ -19,7 +19,7 @@ from nile.summaries.heavy import rich_console as console
 from nile.summaries.heavy import rich_markup as markup
 from nile.summaries.heavy import rich_table as table
 
-__all__ = ["FORMATS", "cell_text", "first_rows", "has_bytes", "jsonable", "render", "with_bytes"]
+__all__ = ["FORMATS", "cell_text", "first_rows", "has_bytes", "jsonable", "render", "row_count", "with_bytes"]
 
 FORMATS = ("table", "csv", "json", "markdown")
 
@@ -28,6 +28,11 @@ _A_LONG_TEXT = 32  # characters; a time with nanoseconds has 29
 _LONGEST_CELL = 200
 _LEAST_CELL = 8  # characters of a column that is shown at all
 _LEFT_OUT = "\u2026"
+
+
+def row_count(count: int) -> str:
+    """1 row, 2,000 rows."""
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> tuple[Rows, bool]:

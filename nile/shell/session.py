@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from nile.base.show import first_rows, render
+from nile.base.show import first_rows, render, row_count
 from nile.base.status import STOPPED, status_of
 from nile.expressions.tokens import split_statements
 from nile.shell.commands import HELP, command, no_command
@@ -129,7 +129,7 @@ class Shell:
         schema = result.schema
         self._write(render(schema.names, [str(kind) for kind in schema.types], rows, self.form, width=self.width))
         if self.form == "table":
-            count = f"first {len(rows):,} of {found.total()}; .limit shows more" if more else _rows(len(rows))
+            count = f"first {len(rows):,} of {found.total()}; .limit shows more" if more else row_count(len(rows))
             worth = result.worth()
             self.say(f"({'; '.join([count, *([] if worth is None else [worth]), *result.left_out()])})")
 
@@ -213,7 +213,3 @@ class _Counted:
 def _ended(text: str) -> bool:
     """Whether nothing but white space and comments follows the last ';' (one in quotes is none)."""
     return split_statements(text + "\nx")[-1] == "x"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"

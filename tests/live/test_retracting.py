@@ -232,7 +232,7 @@ def test_standing_queries_of_new_rows_take_nothing_back() -> None:
         with pytest.raises(nile.ConfigError, match="needed standing queries that can correct what they told"):
             change()
     standing.close()
-    assert db.sql("DELETE FROM s WHERE item = 1").message == "1 rows of 's' deleted"
+    assert db.sql("DELETE FROM s WHERE item = 1").message == "1 row of 's' deleted"
 
 
 def test_what_cannot_be_deleted_from_is_refused() -> None:
@@ -298,7 +298,7 @@ def test_a_query_that_only_appends_does_not_mind_what_it_was_never_told() -> Non
         told = db.subscribe("SELECT id FROM sold")
         db.push("sold", {"at": [0.0, 100.0, 101.0], "id": [1, 2, 3]})
         db.push("sold", {"at": [100.0], "id": [2], "_sign": [-1]})
-        assert db.sql("DELETE FROM sold WHERE id = 3 AND at > 50").fetchall() == [("1 rows of 'sold' deleted",)]
+        assert db.sql("DELETE FROM sold WHERE id = 3 AND at > 50").fetchall() == [("1 row of 'sold' deleted",)]
         with pytest.raises(nile.NileError, match="appended rows only"):
             db.push("sold", {"at": [0.0], "id": [1], "_sign": [-1]})
         with pytest.raises(nile.NileError, match="of which 0 are kept; what never came"):

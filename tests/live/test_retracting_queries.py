@@ -214,4 +214,4 @@ def test_what_cannot_correct_itself_says_why(query: str, options: Any, message: 
         db.sql("DELETE FROM a WHERE id = 1")
     assert db.sql("SELECT id FROM a").fetchall() == [(1,)]
     standing.close()
-    assert db.sql("DELETE FROM a WHERE id = 1").message == "1 rows of 'a' deleted"
+    assert db.sql("DELETE FROM a WHERE id = 1").message == "1 row of 'a' deleted"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from nile.answers.result import Result
 from nile.base.cells import converted
 from nile.base.interrupts import INTERRUPTS
+from nile.base.show import row_count
 from nile.execution.definitions import Filling, stream_definition
 from nile.execution.live.constraints import said_of
 from nile.execution.live.into import named_rows
@@ -105,7 +106,7 @@ def run_changing(live: Live, statement: Changing, options: Options) -> Result:
             raise ConfigError(f"UPDATE {statement.name}: needed a relation that changes; got another; make one")
         case Delete():
             gone = take_back(live, statement.name, partial(satisfying, where=statement.where))
-            return said(f"{gone:,} rows of '{statement.name}' deleted")
+            return said(f"{row_count(gone)} of '{statement.name}' deleted")
         case Insert():
             return _insert(live, statement, options)
         case Drop():
@@ -219,8 +220,8 @@ def _revise(live: Live, made: Update | Delete) -> Result:
 
     done = revise(live, made.name, change, made.at)
     if isinstance(made, Delete):
-        return said(f"{done:,} rows of '{made.name}' deleted")
-    return said(f"{done // 2:,} rows of '{made.name}' updated")
+        return said(f"{row_count(done)} of '{made.name}' deleted")
+    return said(f"{row_count(done // 2)} of '{made.name}' updated")
 
 
 def _converted(values: Sequence[pa.ChunkedArray], schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Table:
@@ -250,7 +251,7 @@ def _insert_relation(live: Live, made: Insert, options: Options) -> Result:
             values = run_query(live.names, made.query, options).to_arrow().columns
         return [(1, _converted(values, schema, columns, f"INSERT INTO {made.name}"))]
 
-    return said(f"{revise(live, made.name, change, made.at):,} rows inserted into '{made.name}'")
+    return said(f"{row_count(revise(live, made.name, change, made.at))} inserted into '{made.name}'")
 
 
 def _insert(live: Live, made: Insert, options: Options) -> Result:
@@ -261,7 +262,7 @@ def _insert(live: Live, made: Insert, options: Options) -> Result:
     if made.query is None:
         data = _written(made, stream.schema, columns)
         live.push(made.name, named_rows(stream, columns, data))
-        return said(f"{len(made.rows):,} rows inserted into '{made.name}'")
+        return said(f"{row_count(len(made.rows))} inserted into '{made.name}'")
     if any(leaf.name in live.streams() for leaf in leaves_of(made.query.plan)):
         taken = live.unread()
         name = next(f"{made.name}_{at}" for at in range(1, len(taken) + 2) if f"{made.name}_{at}" not in taken)
@@ -271,7 +272,7 @@ def _insert(live: Live, made: Insert, options: Options) -> Result:
     if table.num_rows:
         data = [column.combine_chunks() for column in table.columns]
         live.push(made.name, named_rows(stream, columns, data))
-    return said(f"{table.num_rows:,} rows inserted into '{made.name}'")
+    return said(f"{row_count(table.num_rows)} inserted into '{made.name}'")
 
 
 def _written(made: Insert | Punctuate, schema: pa.Schema, columns: Sequence[str]) -> list[pa.Array]:

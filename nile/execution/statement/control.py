@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nile.answers.result import Result
 from nile.base.durations import format_duration
 from nile.base.interrupts import INTERRUPTS
+from nile.base.show import row_count
 from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
@@ -143,7 +144,7 @@ def update_control(live: Live, made: Update) -> Result:
         with INTERRUPTS:
             for step in steps:
                 step()
-    return said(f"{len(rows):,} rows of '{name}' updated")
+    return said(f"{row_count(len(rows))} of '{name}' updated")
 
 
 def _set_active(live: Live, name: str | None, value: Any) -> Callable[[], object]:

@@ -10,6 +10,7 @@ from nile.answers.progress import Run
 from nile.answers.result import Result
 from nile.base.durations import format_duration
 from nile.base.raw import check_columns
+from nile.base.show import row_count
 from nile.base.writing import form_of, write, write_parts
 from nile.execution.approximate.attributes import attributed
 from nile.execution.approximate.run import approximate, is_approximate
@@ -78,12 +79,12 @@ def run_statement(
             batches, schema, path, by = answer.batches(), answer.schema, statement.path, statement.by
             if statement.using is not None:
                 rows = send_all(batches, schema, statement.using, path)
-                return said(f"{rows:,} rows sent to {shown_address(path)}")
+                return said(f"{row_count(rows)} sent to {shown_address(path)}")
             if by:
                 rows = write_parts(batches, schema, path, statement.form or "parquet", by)
             else:
                 rows = write(batches, schema, path, statement.form or form_of(path))
-            return said(f"{rows:,} rows written to '{statement.path}'")
+            return said(f"{row_count(rows)} written to '{statement.path}'")
         case Explain():
             answer = run_query(engine, statement.query, options)
             answer.sharing = sharing
