@@ -180,7 +180,7 @@ def _sized(options: JoinOptions) -> dict[str, object]:
 
 def _operator(options: JoinOptions) -> str:
     if options.method not in PREFERRING:
-        return options.method
+        return f"hash-keys, {options.preference}" if options.method == "hash-keys" else options.method
     if _plan(options, 0).is_exact:
         return "plain probe"
     by = f" by {options.guide}" if options.method == "nile" else ""

@@ -236,7 +236,7 @@ class Answer(ABC):
 
         The query is rerun over the data it has read: for each of `budgets` (fractions of the exact work; None: 1 % to
         100 %), for `seeds` seeds (5), and by each opponent that `against` names besides "exact" (for joins of two
-        streams, if it names none: hash-drop, shed-uniform, and under desc hash-backlog).
+        streams, if it names none: hash-drop, shed-uniform, hash-keys, and under desc hash-backlog).
         engine: what computes the exact pairs of a join of two streams, "local" (in this process) or "spark".  path:
         where to write the report (`AccuracyReport.save`).  on_progress: called after each run.
         Raises ConfigError for an answer that is exact, BudgetError, MemoryRefused, JavaMissing, SparkFailed.

@@ -21,8 +21,8 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, MEMORY, CostTable
 from nile.summaries.errors import ConfigError
 
-NEW = ("paper", "hash-backlog", "scan", "shed-uniform")
-HASHING = ("hash-drop", "hash-backlog", "shed-uniform")
+NEW = ("paper", "hash-backlog", "scan", "shed-uniform", "hash-keys")
+HASHING = ("hash-drop", "hash-backlog", "shed-uniform", "hash-keys")
 WINDOW = 120 * SECOND
 
 
@@ -39,7 +39,7 @@ def plan_of(method: str, fraction: float, joined: Joinable, **options: Any) -> J
 
 
 @pytest.mark.parametrize("window", [0, 7 * SECOND, WINDOW, None])
-@pytest.mark.parametrize("method", ["hash-drop", "hash-backlog", "shed-uniform"])
+@pytest.mark.parametrize("method", HASHING)
 @pytest.mark.parametrize("costs", [ENGINE, MEMORY])
 def test_a_hash_join_at_fraction_one_is_exact(method: str, window: int | None, costs: CostTable) -> None:
     """Inserting, looking up and emitting is what the exact answer costs: not a unit more is needed."""
@@ -105,7 +105,8 @@ def test_every_method_runs_every_way_and_stays_honest(
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32), n=st.integers(0, 50), keys=st.integers(1, 9), window=st.integers(0, 60),
-    method=st.sampled_from(["hash-backlog", "scan", "shed-uniform"]), fraction=st.sampled_from([0.1, 0.5, 0.9, 4.0]),
+    method=st.sampled_from(["hash-backlog", "scan", "shed-uniform", "hash-keys"]),
+    fraction=st.sampled_from([0.1, 0.5, 0.9, 4.0]),
     replay=st.sampled_from(["none", "data"]), rows=st.integers(1, 60),
 )  # fmt: skip
 def test_opponents_are_honest_on_any_small_input(
@@ -229,7 +230,7 @@ def test_a_full_backlog_drops_what_has_expired_before_it_grows() -> None:
     joined = joinable(1, n=10, keys=3, window=WINDOW)
     plan = plan_of("hash-backlog", 1.0, joined)
     _, join = run(plan, joined)
-    runner: Any = runner_of(plan, join.stores, join.state, np.zeros(1))
+    runner: Any = runner_of(plan, join.stores, join.state, join.data, np.zeros(1))
     stack = runner._stack
     n = stack.entry.shape[0]
     stack.entry[:, TIME] = np.arange(n) * SECOND

@@ -14,7 +14,7 @@ from workload_join import SECOND, Pairs, assert_honest, brute_force, joinable
 
 import nile
 from nile.operators.common.data import Outputs
-from nile.operators.common.plan import METHODS, PREFERRING, JoinPlan
+from nile.operators.common.plan import FORESEEING, METHODS, PREFERRING, JoinPlan
 from nile.operators.drive.metered import MeteredRun, load_kernels
 from nile.operators.join.join import PromisingJoin, example_join
 from nile.preferences.budget import BUDGET_UNITS, Budget
@@ -134,8 +134,8 @@ def test_when_the_seconds_are_used_the_rest_is_shed_and_accounted_for(method: st
 
 @pytest.mark.parametrize("method", METHODS)
 def test_loading_kernels_takes_tuples_in_and_ends_zones(method: str) -> None:
-    """Under seconds, which every method but `shed-uniform` can be asked for, `nile` keeps its sketches too."""
-    budget = Budget(0.5) if method == "shed-uniform" else Budget(seconds=1.0)
+    """Under seconds, which methods that do not foresee can be asked for, `nile` keeps its sketches too."""
+    budget = Budget(0.5) if method in FORESEEING else Budget(seconds=1.0)
     example = example_join(JoinPlan(window=None, budget=budget, method=method))
     load_kernels(example)
     figures = example.figures
@@ -193,9 +193,10 @@ def test_an_exact_query_takes_no_budget_by_the_clock(query: nile.JoinQuery) -> N
         exact.run(nile.Budget(seconds=1.0))
 
 
-def test_uniform_shedding_takes_fractions_only(db: nile.Database, query: nile.JoinQuery) -> None:
-    with pytest.raises(BudgetError, match="needed a fraction with method 'shed-uniform'"):
-        query.using(method="shed-uniform").run(nile.Budget(outputs=5))
+def test_what_foresees_takes_fractions_only(db: nile.Database, query: nile.JoinQuery) -> None:
+    for method in FORESEEING:
+        with pytest.raises(BudgetError, match=f"needed a fraction with method '{method}'"):
+            query.using(method=method).run(nile.Budget(outputs=5))
     selection = db.select("left", on="k", predicates={"low": "k < 3"})
     with pytest.raises(BudgetError, match="needed a fraction with method 'shed-uniform'"):
         selection.using(method="shed-uniform").run(nile.Budget(seconds=1.0))

@@ -112,7 +112,7 @@ def test_recall_over_budget_is_the_mean_over_seeds_of_runs_made_by_hand(
         found = [query.using(seed=seed).run(budget).to_arrow().num_rows / len(truth) for seed in range(3)]
         assert report.recalls[budget] == math.fsum(found) / 3
     opponents = {run["method"] for run in report.runs} - {"nile"}
-    assert opponents == {"hash-drop", "shed-uniform"}
+    assert opponents == {"hash-drop", "shed-uniform", "hash-keys"}
 
 
 def test_histograms_count_the_exact_pairs_and_the_weights_of_those_found(

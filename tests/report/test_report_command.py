@@ -83,8 +83,9 @@ def test_progress_is_json_lines_on_standard_error(setup: Path, tmp_path: Path) -
     told = run("--setup", setup, PLAIN.format("desc"), "--budget", "0.2", "--seeds", "1", "--out", tmp_path)
     lines = [json.loads(line) for line in told.stderr.splitlines()]
     notes = [line["note"] for line in lines if line["event"] == "note"]
-    runs = ("nile at 0.2, seed 0", "hash-drop at 0.2", "shed-uniform at 0.2, seed 0", "hash-backlog at 0.2")
-    assert notes == [f"run {number} of 4: {run}" for number, run in enumerate(runs, 1)]
+    seeded = [f"{name} at 0.2, seed 0" for name in ("nile", "shed-uniform", "hash-keys")]
+    runs = (seeded[0], "hash-drop at 0.2", seeded[1], "hash-backlog at 0.2", seeded[2])
+    assert notes == [f"run {number} of 5: {run}" for number, run in enumerate(runs, 1)]
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,16 @@ from nile.summaries.costs import ENGINE, CostTable
 from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = [
-    "GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "QUEUES", "SCANNING", "STRATEGIES", "JoinPlan", "default_spec",
-    "told_preference",
+    "FORESEEING", "GUIDES", "METHODS", "OUTPUTS", "PREFERRING", "QUEUES", "SCANNING", "STRATEGIES", "JoinPlan",
+    "default_spec", "told_preference",
 ]  # fmt: skip
 
-METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform")
+METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform", "hash-keys")
 PREFERRING = ("nile", "paper")
 """Methods that have preferences.  An opponent answers the same under each, but that those which look keys up leave out,
-under asc, what their own lists do not call an outlier."""
+under asc, what their own lists do not call an outlier, and that `hash-keys` stops at a sample under weighted."""
+FORESEEING = ("shed-uniform", "hash-keys")
+"""Methods that work out beforehand, from what the exact answer costs, what to shed."""
 SCANNING = ("paper", "scan")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
@@ -36,8 +38,11 @@ best of these for the budget, by forecast (`nile.operators.strategies`)."""
 
 
 def told_preference(method: str, preference: str) -> str:
-    """The preference that a method is run with where others follow `preference`: opponents learn what an outlier is."""
-    return preference if method in PREFERRING or preference == "asc" else "desc"
+    """The preference that a method is run with where others follow `preference`: opponents learn what an outlier is.
+
+    `hash-keys` weighs its sample under weighted only, and fills its budget under the others.
+    """
+    return preference if method in PREFERRING or preference == "asc" or method == "hash-keys" else "desc"
 
 
 def default_spec(window: int | None, *, ranking: bool = True, **options: object) -> SummarySpec:
@@ -112,9 +117,9 @@ class JoinPlan:
                 "guide: needed a summary of the join column, which guide 'countsketch' asks what promises most; got "
                 "structure 'T1', which keeps none; choose structure 'T4', or guide 'directory'"
             )
-        if self.budget.unit != "fraction" and self.method == "shed-uniform":
+        if self.budget.unit != "fraction" and self.method in FORESEEING:
             raise BudgetError(
-                "budget: needed a fraction with method 'shed-uniform', which works out beforehand how many tuples to "
+                f"budget: needed a fraction with method {self.method!r}, which works out beforehand how many tuples to "
                 f"shed; got {self.budget.unit}; ask for a fraction, or for another method"
             )
         if self.budget.share is not None and not self.pace.is_replay:

@@ -85,7 +85,7 @@ class PromisingJoin:
             self._ranges = RangeProbe(data)
         if kept is None and data.order.shape[0] and is_sampled(plan):
             self.sampler = Sampler(plan, data, self.state, self._grant, lent)
-        self._runner = self.sampler or runner_of(plan, self.stores, self.state, data.costs)
+        self._runner = self.sampler or runner_of(plan, self.stores, self.state, data, self._grant)
         self._queue: Any = None
         self._fronts = np.zeros((data.keys if plan.is_exact and self._ranges is None else 0, 2), np.int64)
         self._out = st.Output(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from nile.operators.opponents.hashed_keys import chosen_keys
 from nile.preferences import state as st
 from nile.preferences.heap import new_heaps, roomier
 from nile.preferences.queue import LIMIT
@@ -40,10 +42,12 @@ class Runner(Protocol):
         """Make room: the kernel stopped because what waits fills its places."""
 
 
-def runner_of(plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.State, costs: Array) -> Runner | None:
+def runner_of(
+    plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.State, data: JoinInput, grant: Array
+) -> Runner | None:
     """The runner of the plan's method, its stores and state made ready; None for `nile` and `hash-drop`.
 
-    costs: float64 [n], what the exact answer spends at each arrival.
+    grant: float64 [n], hundredths that each arrival grants.  Without a replay `hash-keys` has it all at first.
     """
     if plan.method == "paper":
         for store in stores:
@@ -56,8 +60,15 @@ def runner_of(plan: JoinPlan, stores: tuple[TupleStore, TupleStore], state: st.S
     if plan.method == "hash-backlog":
         return _Hash(keeps=True)
     if plan.method == "shed-uniform":
-        state.real[st.ADMISSION] = kept_share(plan, costs)
-        return _Hash(keeps=False)
+        state.real[st.ADMISSION] = kept = kept_share(plan, data.costs)
+        return _Hash(keeps=False, weight=1.0 / (kept * kept))
+    if plan.method == "hash-keys":
+        chosen, weight = chosen_keys(plan, data, int(state.setting[st.SALT]))
+        state.real[st.ADMISSION] = 1.0 / weight
+        if not plan.pace.is_replay:
+            state.real[st.CREDIT] = state.real[st.GRANTED] = grant.sum()
+            grant[:] = 0.0
+        return _Hash(keeps=False, chosen=chosen, weight=weight)
     return None
 
 
@@ -121,16 +132,18 @@ class JoinProbe:
 
 
 class _Hash:
-    """The symmetric hash join with a backlog (`hash-backlog`) or a random admission (`shed-uniform`)."""
+    """The symmetric hash join with a backlog (`hash-backlog`) or an admission (`shed-uniform`, `hash-keys`)."""
 
-    def __init__(self, *, keeps: bool) -> None:
-        self._keeps = keeps
+    def __init__(self, *, keeps: bool, chosen: Array | None = None, weight: float = 1.0) -> None:
+        self._keeps, self._weight = keeps, weight
+        self._chosen = np.zeros(0, bool) if chosen is None else chosen
         self._stack = opponent_kernels.Stack(
             entry=np.zeros((1024, opponent_kernels.STACK_FIELDS), np.int64), control=np.zeros(2, np.int64)
         )
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
-        return int(opponent_kernels.hash_join(left, right, order, grant, end, self._keeps, state, self._stack, out))
+        own = self._keeps, self._chosen, self._weight
+        return int(opponent_kernels.hash_join(left, right, order, grant, end, *own, state, self._stack, out))
 
     def grow(self, state: st.State) -> None:
         """Expired probes lie at the bottom and go; at the limit the oldest half goes too."""

@@ -1,6 +1,8 @@
 """Opponents that hash: `hash-backlog` keeps what a probe leaves undone, `shed-uniform` sheds at random first.
 
-Design.  Both are the symmetric hash join of `probe_kernels` with one thing added.  The backlog is a stack: it
+`hash-keys` lets in whole keys.
+
+Design.  All are the symmetric hash join of `probe_kernels` with one thing added.  The backlog is a stack: it
 lies in order of time, so when its top has expired everything below has too.
 Cost.  Putting a probe on the stack and taking it off is charged when it is taken up again, and never spends
 what the next arrival needs to be taken in.
@@ -47,7 +49,7 @@ class Stack(NamedTuple):
 
 
 @part
-def _take(own: Side, other: Side, side: int, st: State) -> bool:
+def _take(own: Side, other: Side, side: int, weight: float, st: State) -> bool:
     """Insert the oldest waiting tuple, which is not shed, and look its key up; False when the arena must grow."""
     w = st.whole
     ordinal = w[js.SEQUENCE + side]
@@ -68,7 +70,7 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
         own_low, own_high = window_ranks(own, code, ts, st.window[0], 0)
         wanted = (high - low) + (own_high - own_low) <= st.setting[js.CAP]
     if wanted:
-        make_entry(st, side, ordinal, ts, low, high, 1.0 / (st.real[js.ADMISSION] * st.real[js.ADMISSION]))
+        make_entry(st, side, ordinal, ts, low, high, weight)
     return True
 
 
@@ -108,12 +110,14 @@ def _take_up(st: State, stack: Stack) -> None:
 
 @kernel
 def hash_join(
-    left: Side, right: Side, order: Array, grant: Array, end: int, keeps: bool, st: State, stack: Stack, out: Output
-) -> int:
+    left: Side, right: Side, order: Array, grant: Array, end: int, keeps: bool, chosen: Array, weight: float,
+    st: State, stack: Stack, out: Output,
+) -> int:  # fmt: skip
     """The symmetric hash join up to arrival `end`; returns why it stopped (`nile.preferences.state`).
 
-    A tuple comes in when a random number, drawn from its place in its stream, lies below admission, and when
-    inserting and looking it up is affordable; else it waits (under a replay) or is shed.  keeps: what is
+    A tuple comes in when a random number, drawn from its place in its stream, lies below admission (of chosen keys,
+    bool [keys] or of length 0: when its key is one), and when inserting and looking it up is affordable; else it waits
+    (under a replay) or is shed.  weight: of a pair.  keeps: what is
     unfinished when the next tuple arrives goes on the stack, and the newest is taken up when credit is left;
     otherwise it is dropped.  Under asc only what its own lists call outliers is emitted.  order: int8 [arrivals], the
     stream of each; grant: float64 [arrivals].
@@ -135,11 +139,17 @@ def hash_join(
                 side = order[w[js.APPLIED]]
                 ordinal = w[js.SEQUENCE + side]
                 at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
-                null = left.code[at] < 0 if side == 0 else right.code[at] < 0
-                kept = null or unit(U8(2 * ordinal + side), st.setting[js.SALT]) < st.real[js.ADMISSION]
+                code = left.code[at] if side == 0 else right.code[at]
+                null = code < 0
+                if null:
+                    kept = True
+                elif chosen.shape[0] > 0:
+                    kept = chosen[code]
+                else:
+                    kept = unit(U8(2 * ordinal + side), st.setting[js.SALT]) < st.real[js.ADMISSION]
                 waits = False
                 if null or (kept and st.real[js.CREDIT] >= entrance):
-                    taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
+                    taken = _take(left, right, 0, weight, st) if side == 0 else _take(right, left, 1, weight, st)
                     if not taken:
                         return js.ARENA_FULL
                 elif kept and w[js.ARRIVED] - w[js.APPLIED] <= st.setting[js.WAITING]:

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["join_accuracy"]
 
 Array = np.ndarray[Any, Any]
-_SEEDED = ("nile", "paper", "shed-uniform")
+_SEEDED = ("nile", "paper", "shed-uniform", "hash-keys")
 """Methods whose answers depend on the seed."""
 
 _STRONGEST = {
-    "desc": ("hash-drop", "shed-uniform", "hash-backlog"),
-    "weighted": ("hash-drop", "shed-uniform"),
-    "asc": ("hash-drop", "shed-uniform"),
+    "desc": ("hash-drop", "shed-uniform", "hash-backlog", "hash-keys"),
+    "weighted": ("hash-drop", "shed-uniform", "hash-keys"),
+    "asc": ("hash-drop", "shed-uniform", "hash-keys"),
 }
 """Opponents measured where none is named, by preference, as in the benchmark `truth`: the advice names the best."""
 
