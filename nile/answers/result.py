@@ -94,6 +94,9 @@ class Result(Answer):
         """The names of the columns."""
         return list(self._schema.names)
 
+    def stand(self) -> None:
+        """Start what runs by itself until it is stopped: nothing, of rows that wait to be read."""
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of up to 65,536 rows as they are found; from the kept table once there is one."""
         if self._table is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -26,13 +27,13 @@ from nile.execution.statement.statements import run_statement
 from nile.report.truth import ELSEWHERE
 from nile.sensors.table import Table
 from nile.sql.files import named_files
-from nile.sql.inside import check_names_no_file, check_stays_inside
+from nile.sql.inside import check_names_no_file, check_options_name_no_file, check_stays_inside
 from nile.sql.reading.plan_json import is_plan, sql_of_plan
 from nile.sql.reading_statements import read_statement
 from nile.sql.statements import Copy, Describe, Explain, Select, Show, Summarize, Update
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
-from nile.summaries.errors import ConfigError, UnknownStream
+from nile.summaries.errors import ConfigError, SparkFailed, UnknownStream
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
@@ -40,9 +41,9 @@ from nile.summaries.lazy import lazy
 if TYPE_CHECKING:
     from nile.durable.keeper import Keeper
     from nile.engine import spark_truth
-    from nile.spark.scan import scan
+    from nile.spark.standing import started
 else:
-    scan = lazy("nile.spark.scan.scan")
+    started = lazy("nile.spark.standing.started")
     spark_truth = lazy("nile.engine.spark_truth")
 
 __all__ = ["Database"]
@@ -70,10 +71,11 @@ class Database(Builders):
         room: int | None = None,
         schedule: Schedule | None = None,
     ) -> None:
+        self._by_spark: list[started.StandingResult] = []
         scratch = None if keeper is None or keeper.directory.read_only else keeper.directory.path
         self._names = Registry(
-            hasher, lambda names, query, options: scan.scanned(names, query, options), threads=threads, room=room,
-            scratch=scratch,
+            hasher, lambda names, query, options: started.on_spark(names, query, options, self._by_spark.append),
+            threads=threads, room=room, scratch=scratch,
         )  # fmt: skip
         self._live = Live(self._names, keeper, means, schedule)
 
@@ -102,6 +104,9 @@ class Database(Builders):
         A database with a store writes a last checkpoint and releases the store; nothing in the store ends.  Raises
         what a callback raises, and StoreWriteError if the checkpoint could not be written.
         """
+        while self._by_spark:
+            with suppress(SparkFailed):  # ended with the Spark that ran it
+                self._by_spark.pop().stop()
         try:
             self._live.close()
         except BaseException:  # Ctrl-C before it was closed: who leaves a `with` has no second chance
@@ -135,7 +140,8 @@ class Database(Builders):
         batches, or a callable that returns one of these.  time: its event-time column; None: a stored relation, whose
         rows are valid at all times (a time column is never picked automatically).  where: a condition in SQL that
         selects its tuples.  lateness: how far out of order a tuple may arrive and still be sorted in; later ones are
-        counted and kept apart; None: any disorder is an error.  Opens the source, but reads only its schema.
+        counted and kept apart; None: any disorder is an error (of a streaming DataFrame of Spark, which `sql` with
+        engine="spark" queries: 10 s, for Spark has no order).  Opens the source, but reads only its schema.
         replace: whether to replace an existing name that has another source or other settings; otherwise that is
         refused.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
@@ -155,7 +161,8 @@ class Database(Builders):
     ) -> Result:
         """Run one statement of Nile SQL.
 
-        CREATE, DROP, SHOW, DESCRIBE and COPY run at once; a SELECT returns a Result that runs when it is read.  FROM
+        CREATE, DROP, SHOW, DESCRIBE and COPY run at once; a SELECT returns a Result that runs when it is read (of
+        streaming DataFrames, with engine="spark", a standing query that Spark runs from now on).  FROM
         accepts files too: 'sales/*.parquet'.  files: pass False for untrusted text: a statement that names files, or
         code (CREATE SENSORS), is then refused before anything is opened.  params: values for ? or $name.  options: see
         `nile.execution.options.Options`: budget, emit, algorithm, scheduling, windows, output, method, guide, costs,
@@ -172,6 +179,7 @@ class Database(Builders):
         text, named = named_files(sql_of_plan(text) if is_plan(text) else text)
         if not files:
             check_names_no_file(named)
+            check_options_name_no_file(options)
         told = control_tables(self._live, text)
         names = self._names.with_sources(named, told) if named or told else self._names
         statement = read_statement(text, names, params=params)

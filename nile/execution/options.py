@@ -32,7 +32,8 @@ class Options:
     fraction; the statement's own otherwise), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
     replay with replay_mean and speed, by (what a selection's preference weighs: "share", "value"), confidence (of
     intervals), and using: fields of a summary or of a plan.  engine: "spark" scans streams of a lake by tasks, best
-    partitions first; "local" (the default) runs in this process.  Raises ConfigError.
+    partitions first, and starts a standing query over streaming DataFrames (with checkpoint, into, every, parts: see
+    `nile.spark.standing.started`); "local" (the default) runs in this process.  Raises ConfigError.
     """
 
     budget: GivenBudget | None = None

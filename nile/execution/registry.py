@@ -31,6 +31,7 @@ from nile.sql.plan import Query, Relation, Stream
 from nile.sql.reading.inline_relations import Listed
 from nile.sql.statements import CreateView
 from nile.streams.computed import ComputedSource
+from nile.streams.frames import StreamingFrame
 from nile.streams.lake import LakeSource
 from nile.streams.manager import StreamManager, StreamSpec
 from nile.streams.source import CountedSource, KeptSource, Source, open_source
@@ -151,7 +152,7 @@ class Registry(SummaryNames):
         self._shared, self._views = dict(before._shared), dict(before._views)
 
     def scanned(self, query: Query, options: Options) -> Result:
-        """A query as a scan of the lake by Spark; nothing is read yet.  Raises NotYet, ConfigError, BudgetError."""
+        """A query on Spark, a scan of the lake or a standing one; nothing is read yet.  Raises NotYet, ConfigError."""
         if self._scan is None:
             raise ConfigError("engine 'spark': needed a database that nile.connect() opened; got bare names; open one")
         return self._scan(self, query, options)
@@ -199,6 +200,8 @@ class Registry(SummaryNames):
             raise ConfigError(
                 f"stored relation '{name}': needed no lateness, it has no order; got {lateness!r}; name time="
             )
+        if time is None and isinstance(opened, StreamingFrame):
+            raise ConfigError(f"'{name}': needed the time column of a streaming DataFrame; got none; name time=")
         if time is not None:
             check_columns(opened.schema, (time,), where=f"stream '{name}'")
             check_time_type(opened.schema.field(time).type, where=f"stream '{name}', time column '{time}'")

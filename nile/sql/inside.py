@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nile.sql.statements import Copy, CreateRelation, CreateSensors, CreateSink, CreateStream, Statement
-from nile.summaries.errors import SqlError
+from nile.summaries.errors import ConfigError, SqlError
 
-__all__ = ["check_names_no_file", "check_stays_inside"]
+__all__ = ["check_names_no_file", "check_options_name_no_file", "check_stays_inside"]
 
 _ADVICE = "register it where the database is opened, and say its name"
 
@@ -16,6 +17,13 @@ def check_names_no_file(paths: Sequence[str]) -> None:
     """Of what stands in FROM.  Raises SqlError where it names files; does not look whether they are there."""
     if paths:
         raise SqlError(f"FROM: needed names of streams and relations here; got the path of a file; {_ADVICE}")
+
+
+def check_options_name_no_file(options: Mapping[str, Any]) -> None:
+    """Raises ConfigError where the rows of a query would be written by their side."""
+    for name in ("into", "checkpoint"):
+        if name in options:
+            raise ConfigError(f"{name}: needed options that name no file here; got one; start it where the database is")
 
 
 def check_stays_inside(statement: Statement) -> None:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from nile.base.raw import RawBatch, check_columns
 from nile.streams.arrow import ArrowSource, IterableSource
 from nile.summaries.errors import SourceError
-from nile.summaries.heavy import pa
+from nile.summaries.heavy import pa, spark_types
 
-__all__ = ["FrameSource", "frame_of"]
+__all__ = ["FrameSource", "StreamingFrame", "frame_of", "frame_schema"]
 
 
 class Frame(Protocol):
@@ -67,20 +67,33 @@ class _Spark:
 
 
 def frame_of(data: Any) -> Frame | None:
-    """`data` as a Frame if it is one of these."""
+    """`data` as a Frame if it is one of these that ends."""
     package = type(data).__module__.split(".")[0]
     if package == "polars" and hasattr(data, "collect_schema") and not hasattr(data, "to_arrow"):
         return _Lazy(data)
     if package == "pyarrow" and hasattr(data, "scanner") and hasattr(data, "schema"):
         return _Dataset(data)
-    if package == "pyspark" and getattr(data, "isStreaming", False):
-        raise SourceError(
-            "a source of Spark: needed rows that end; got a streaming DataFrame; run a standing query over it with "
-            "nile.spark.stream_query, or bring its rows into a live stream with nile.spark.stream_sink"
-        )
     if package == "pyspark" and hasattr(data, "toArrow"):
         return _Spark(data)
     return None
+
+
+def frame_schema(frame: Any, name: str) -> pa.Schema:
+    """The columns of a DataFrame of Spark.  Raises SourceError for values that are not plain, names that come twice."""
+    fields = []
+    for field in frame.schema.fields:
+        try:
+            fields.append((field.name, spark_types.to_arrow_type(field.dataType, timezone="UTC")))
+        except Exception:
+            raise SourceError(
+                f"{name}: column '{field.name}': needed plain values; got {field.dataType.simpleString()}; "
+                "flatten or cast it before"
+            ) from None
+    schema = pa.schema(fields)
+    repeated = sorted({one for one in schema.names if schema.names.count(one) > 1})
+    if repeated:
+        raise SourceError(f"{name}: needed one column '{repeated[0]}'; got several; rename the others")
+    return schema
 
 
 class FrameSource:
@@ -111,6 +124,28 @@ class FrameSource:
         first = next(made, None)
         if first is not None:
             yield from IterableSource(_again(first, made), name=self.name).batches(columns, rows)
+
+
+class StreamingFrame:
+    """A streaming DataFrame of Spark: standing queries of Spark run over it, nothing else reads its rows."""
+
+    def __init__(self, frame: Any, *, name: str) -> None:
+        """Raises SourceError for columns whose values are not plain."""
+        self.name = name
+        self.frame = frame
+        self.schema = frame_schema(frame, name)
+
+    @staticmethod
+    def is_one(data: Any) -> bool:
+        """Whether it is one."""
+        return type(data).__module__.split(".")[0] == "pyspark" and bool(getattr(data, "isStreaming", False))
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:  # noqa: ARG002
+        """Raises SourceError."""
+        raise SourceError(
+            f"{self.name}: needed rows that end; got a streaming DataFrame; ask db.sql(..., engine='spark') for a "
+            "standing query over it, or bring its rows into a live stream with nile.spark.stream_sink"
+        )
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from nile.streams.files.folders import FolderColumns, files_below
 from nile.streams.files.many import ManySource, files_of, is_glob
 from nile.streams.files.parquet import ParquetSource
 from nile.streams.files.paths import existing_path
-from nile.streams.frames import FrameSource, frame_of
+from nile.streams.frames import FrameSource, StreamingFrame, frame_of
 from nile.streams.lake import LakeSource, is_lake_stream
 from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa
@@ -59,12 +59,14 @@ def open_source(data: Any, *, name: str) -> Source:
     record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with `__arrow_c_stream__` (pandas,
     Polars, DuckDB); a dict of columns, a dict that is a row or a list of such rows; an iterable or async iterable of
     all these (`nile.streams.awaited`); a function without arguments that returns any of these; or a Source.
-    Opening reads only what tells the columns.
+    Opening reads only what tells the columns.  Rows of a streaming DataFrame only standing queries of Spark read.
     Raises SourceMissing or SourceError.
     """
     if isinstance(data, (str, Path)):
         return _open_path(data, name)
     data = rows_together(data)
+    if StreamingFrame.is_one(data):
+        return StreamingFrame(data, name=name)
     frame = frame_of(data)
     if frame is not None:
         return FrameSource(frame, name=name)

@@ -44,7 +44,7 @@ class Engine(Readable, ApproximateHome, Counts, Kept, Protocol):
         """The names as they are now, for a query with these leaves."""
 
     def scanned(self, query: Query, options: Options) -> Result:
-        """A query as a scan of the lake by Spark.  Raises NotYet, ConfigError, BudgetError."""
+        """A query on Spark: a scan of the lake, or a standing query.  Raises NotYet, ConfigError, BudgetError."""
 
     def register(self, name: str, source: Any, *, time: Any, where: Any, lateness: Any) -> Any:
         """Make a stream or a stored relation known."""

@@ -73,6 +73,7 @@ def run_statement(
         case Select():
             answer = run_query(engine, statement.query, options)
             answer.sharing = sharing
+            answer.stand()
             return answer
         case Copy():
             answer = run_query(engine, statement.query, options)

@@ -28,13 +28,14 @@ from nile.streams.files.folders import FolderColumns, files_below
 from nile.streams.files.many import files_of, is_glob, ordered_as
 from nile.streams.files.parquet import ParquetSource
 from nile.streams.files.paths import existing_path
+from nile.streams.frames import frame_schema
 from nile.summaries.errors import SourceError, SourceMissing
-from nile.summaries.heavy import pa, spark_types
+from nile.summaries.heavy import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Input", "frame_schema", "open_input"]
+__all__ = ["Input", "open_input"]
 
 Started = Callable[[], "SparkSession"]
 """Gives the session, which is started when it is first asked for."""
@@ -289,24 +290,6 @@ def _json_rows(spark: SparkSession, links: Sequence[Path], columns: Sequence[str
 
 
 # --- tables and DataFrames --------------------------------------------------------------------------------
-
-
-def frame_schema(frame: DataFrame, name: str) -> pa.Schema:
-    """The columns of a DataFrame.  Raises SourceError for values that are not plain and for names that come twice."""
-    fields = []
-    for field in frame.schema.fields:
-        try:
-            fields.append((field.name, spark_types.to_arrow_type(field.dataType, timezone="UTC")))
-        except Exception:
-            raise SourceError(
-                f"{name}: column '{field.name}': needed plain values; got {field.dataType.simpleString()}; "
-                "flatten or cast it before"
-            ) from None
-    schema = pa.schema(fields)
-    repeated = sorted({one for one in schema.names if schema.names.count(one) > 1})
-    if repeated:
-        raise SourceError(f"{name}: needed one column '{repeated[0]}'; got several; rename the others")
-    return schema
 
 
 def _frame_input(frame: DataFrame, name: str) -> Input:

@@ -23,12 +23,12 @@ from nile.engine.database import Database
 from nile.spark.celltypes import check_carried
 from nile.spark.failure import spark_failures
 from nile.spark.ingesting.drift import drift_of, plain_schema
-from nile.spark.ingesting.inputs import frame_schema
 from nile.spark.ingesting.rows import name_sql
 from nile.spark.session import query_settings
 from nile.spark.sink.place import Place
 from nile.spark.sqltypes import time_sql
 from nile.streams.accounting import Accounting
+from nile.streams.frames import frame_schema
 from nile.summaries.errors import ConfigError, SchemaDrift
 from nile.summaries.heavy import pa
 from nile.summaries.heavy import spark_functions as functions

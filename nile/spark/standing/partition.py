@@ -44,13 +44,14 @@ SHORTEST = "1 ns"
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A stream of the query.  lateness: as of a live stream; key: the column by whose values tuples are dealt out."""
+    """A stream of the query.  lateness, where: as of a live stream; key: the column whose values say to which part."""
 
     name: str
     schema: pa.Schema
     time: str
     lateness: Any
     key: str
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Asked:
         }
         streams = [
             {"name": each.name, "schema": schema_to_json(each.schema), "time": each.time, "lateness": each.lateness,
-             "key": each.key}
+             "key": each.key, "where": each.where}
             for each in self.streams
         ]  # fmt: skip
         return json.dumps({"text": self.text, "options": options, "streams": streams, "parts": self.parts})
@@ -85,7 +86,7 @@ class Asked:
         }
         streams = tuple(
             Fed(each["name"], schema_from_json(each["schema"], each["name"]), each["time"], each["lateness"],
-                each["key"])
+                each["key"], each["where"])
             for each in found["streams"]
         )  # fmt: skip
         return cls(found["text"], options, streams, found["parts"])
@@ -173,7 +174,9 @@ class Partition:
         self._live = Live(names)
         self._fed = {each.name: each for each in asked.streams}
         for each in asked.streams:
-            self._live.create(each.name, each.schema, each.time, lateness=each.lateness, where=None, keep=SHORTEST)
+            self._live.create(
+                each.name, each.schema, each.time, lateness=each.lateness, where=each.where, keep=SHORTEST
+            )
         self._lateness = {
             each.name: 0 if each.lateness is None else parse_duration(each.lateness, where=f"stream '{each.name}'")
             for each in asked.streams

@@ -14,7 +14,6 @@ from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.spark.failure import spark_failures
 from nile.spark.ingesting.drift import plain_schema
-from nile.spark.ingesting.inputs import frame_schema
 from nile.spark.masters import task_slots
 from nile.spark.session import query_settings, spark_session
 from nile.spark.standing.carrying import CARRIED, OUT, Dealer, Opener
@@ -23,6 +22,7 @@ from nile.spark.standing.partition import SHORTEST, Asked, Fed, Partition, Worth
 from nile.spark.standing.placing import places_of
 from nile.spark.standing.processor import WORTH, Parts
 from nile.sql.plan import leaves_of
+from nile.streams.frames import frame_schema
 from nile.summaries.errors import ConfigError
 from nile.summaries.hashing import PUBLIC
 from nile.summaries.heavy import pa, spark_types
@@ -30,7 +30,7 @@ from nile.summaries.heavy import pa, spark_types
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["StreamSource", "stream_query", "stream_worth"]
+__all__ = ["StreamSource", "asked_for", "frame_of", "stream_query", "stream_worth", "told_schema"]
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -39,11 +39,12 @@ _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvid
 @dataclass(frozen=True, slots=True)
 class StreamSource:
     """A streaming DataFrame as a stream.  time: its event-time column; lateness: the disorder to wait for, also between
-    the streams of a query ("1 min", seconds, a timedelta)."""
+    the streams of a query ("1 min", seconds, a timedelta); where: a condition in SQL that selects its tuples."""
 
     frame: DataFrame
     time: str
     lateness: str | float = "10 s"
+    where: str | None = None
 
 
 def stream_query(
@@ -65,8 +66,12 @@ def stream_query(
     to two windows.
     Raises ConfigError, and what `Database.subscribe` raises.
     """
-    asked, probe = _asked(text, sources, parts, options)
-    told = _told_schema(probe.schema)
+    return frame_of(*asked_for(text, sources, parts, options), sources)
+
+
+def frame_of(asked: Asked, probe: Partition, sources: Mapping[str, StreamSource]) -> DataFrame:
+    """The outputs of what `asked_for` has checked.  Raises SparkFailed."""
+    told = told_schema(probe.schema)
     session = next(iter(sources.values())).frame.sparkSession
     with spark_failures("standing query on Spark"), query_settings(session):
         session.conf.set(_PROVIDER, _ROCKS)
@@ -96,10 +101,10 @@ def stream_worth(checkpoint: str | os.PathLike[str]) -> Worth:
     return Worth.of_all([Worth.of_json(row["value"]["told"]) for row in rows])
 
 
-def _asked(
+def asked_for(
     text: str, sources: Mapping[str, StreamSource], parts: int | None, options: Mapping[str, Any]
 ) -> tuple[Asked, Partition]:
-    """The query, checked, and a part of it."""
+    """The query, checked, and a part of it.  Raises what `stream_query` raises."""
     if parts is not None and (type(parts) is not int or parts < 1):
         raise ConfigError(f"standing query on Spark, parts: needed a number from 1 on; got {parts!r}; leave it out")
     names = Registry(PUBLIC, None)
@@ -115,7 +120,7 @@ def _asked(
         schemas[name] = plain_schema(frame_schema(source.frame, where))
         check_columns(schemas[name], [source.time], where=where)
         check_time_type(schemas[name].field(source.time).type, where=f"{where}, column '{source.time}'")
-        live.create(name, schemas[name], source.time, lateness=source.lateness, where=None, keep=SHORTEST)
+        live.create(name, schemas[name], source.time, lateness=source.lateness, where=source.where, keep=SHORTEST)
     query = read_query(text, names, None)
     used = {leaf.name for leaf in leaves_of(query.plan)}
     keys = dealt_by(query)
@@ -123,8 +128,10 @@ def _asked(
     for name in sorted(used):
         needed = {leaf_name for leaf in leaves_of(query.plan) if leaf.name == name for leaf_name in
                   (field.name.removeprefix(f"{leaf.alias}.") for field in leaf.fields)}  # fmt: skip
-        columns = [field for field in schemas[name] if field.name in needed | {sources[name].time, keys[name]}]
-        fed.append(Fed(name, pa.schema(columns), sources[name].time, sources[name].lateness, keys[name]))
+        source, condition = sources[name], names.stream(name).where
+        needed |= {source.time, keys[name], *(() if condition is None else condition.columns)}
+        columns = pa.schema([field for field in schemas[name] if field.name in needed])
+        fed.append(Fed(name, columns, source.time, source.lateness, keys[name], source.where))
     slots = task_slots(next(iter(sources.values())).frame.sparkSession)
     asked = Asked(text, dict(options), tuple(fed), parts or slots)
     return asked, Partition(asked)
@@ -137,7 +144,7 @@ def _named(source: object) -> str:
     return f"a StreamSource over a {type(source.frame).__name__}{whole}"
 
 
-def _told_schema(schema: pa.Schema) -> pa.Schema:
+def told_schema(schema: pa.Schema) -> pa.Schema:
     """The columns as Spark has them: times to the microsecond."""
     return pa.schema([pa.field(field.name, _told_type(field.type)) for field in schema])
 
