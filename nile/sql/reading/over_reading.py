@@ -14,7 +14,7 @@ from nile.sql.over import FUNCTIONS, SESSIONS, Frame, bound_text, over_text
 from nile.sql.parsed import OverCall
 from nile.sql.plan import OverItem
 
-__all__ = ["call_text", "is_span", "item_text", "read_over", "span_of"]
+__all__ = ["call_text", "is_span", "item_text", "read_over", "span_of", "without_over"]
 
 _CALLS = {
     "RowNumber": "row_number",
@@ -63,6 +63,15 @@ def read_over(node: Any, taker: Taker, depth: int, aggregate: Aggregated) -> Ove
     frame = None if node.args.get("spec") is None else _frame(node.args["spec"], taker, depth, len(order))
     by = tuple(taker.take(each, depth) for each in node.args.get("partition_by") or ())
     return OverCall(function, arguments, by, tuple(order), frame, fraction, start, without_nulls)
+
+
+def without_over(node: Any) -> str | None:
+    """What to say of a function of a row's place that stands alone; None: it is none."""
+    name = type(node).__name__
+    called = str(node.this).lower() if name == "Anonymous" else _CALLS.get(name, "")
+    if called not in FUNCTIONS:
+        return None
+    return f"needed OVER (...) behind {called}(); got none; write {called}(...) OVER (ORDER BY ...)"
 
 
 def _placed(node: Any, taker: Taker, depth: int) -> tuple[str, tuple[Node, ...]]:

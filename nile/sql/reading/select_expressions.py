@@ -15,7 +15,7 @@ from nile.expressions.tree import Arithmetic, Case, Column, Comparison, Constant
 from nile.sql.expression_text import aggregate_text, expression_text
 from nile.sql.parsed import GROUPING, Aggregate, Expression, Nested, OverCall, Reference, Written
 from nile.sql.reading.collecting import COLLECTING, read_collected
-from nile.sql.reading.over_reading import call_text, read_over
+from nile.sql.reading.over_reading import call_text, read_over, without_over
 
 __all__ = ["ExpressionReader", "plain_only"]
 
@@ -322,5 +322,7 @@ def plain_only(node: Any, *allowed: str) -> None:
 
 class _StatementTaker(Taker):
     def refused(self, what: str, node: Any) -> Fault:
+        if (told := without_over(node)) is not None:
+            return Fault(told, start_of(node))
         fault = super().refused(what, node)
         return Fault(fault.reason.replace("a condition is made of", "expressions are made of"), fault.start)
