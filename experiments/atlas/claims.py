@@ -249,6 +249,7 @@ class Claim(Table):
     against: the opponents that each is compared with.  at: where on the axis, empty for everywhere.
     only: panels it is claimed for, by option; empty for all.  metric: empty for the experiment's first.
     margin: relative, how much further than the bound it must be (negative: may fall short).
+    by_construction: why it cannot fail, of a claim that our design makes a tautology; empty for all others.
     low, high: bounds of `within` and `ratio`.  where_any: passed over where the subject has no figure, broken only
     if it has none at all.
     """
@@ -265,6 +266,7 @@ class Claim(Table):
     low: Number | None = Field(None, description="a finite number")
     high: Number | None = Field(None, description="a finite number")
     where_any: bool = Field(False, description="true or false")
+    by_construction: str = Field("", description="why the claim cannot fail, in words")
 
 
 _ALONG = ("grows", "falls", "crosses")

@@ -138,7 +138,11 @@ def _run(
     for each in atlas["experiments"]:
         verdicts = [one for panel in each["panels"] for one in panel["verdicts"]]
         for author in ("paper", "nile"):
-            mine = [one["verdict"] for one in verdicts if one["by"] == author]
+            mine = [
+                one["verdict"] + (" by construction" if one["by_construction"] else "")
+                for one in verdicts
+                if one["by"] == author
+            ]
             if mine:
                 told = ", ".join(f"{mine.count(name)} {name}" for name in dict.fromkeys(mine))
                 click.echo(f"{each['name']} ({author}): {told}")

@@ -21,6 +21,8 @@ SIGNS = {
     "undecided": ("◇", "level"),
     "does not hold": ("▼", "behind"),
 }
+_WORK = {"join": "the exact work", "selection": "the work of naive for the queries of `load`"}
+"""What a capacity is a share of, by kind."""
 AUTHORS = {"paper": "The paper claims", "nile": "We expect"}
 
 
@@ -62,8 +64,9 @@ def _headline(experiments: Sequence[Table]) -> str:
     if not experiments:
         return "This run measured nothing."
     verdicts = [one for each in experiments for panel in each["panels"] for one in panel["verdicts"]]
-    theirs = [one["verdict"] for one in verdicts if one["by"] == "paper"]
-    if not theirs:
+    papers = [one for one in verdicts if one["by"] == "paper"]
+    theirs = [one["verdict"] for one in papers if not one["by_construction"]]
+    if not papers:
         return "None of these experiments repeats a claim of a paper."
     counted = {name: theirs.count(name) for name in SIGNS}
     return (
@@ -71,6 +74,7 @@ def _headline(experiments: Sequence[Table]) -> str:
         f"one data set, with one cost table, for one method: {counted['holds']} times the claim holds, "
         f"{counted['holds in part']} times at some places only, {counted['does not hold']} times it does not hold, and "
         f"{counted['undecided']} times the seeds differ too much to say."
+        + (f" {len(papers) - len(theirs)} more are true by construction." if len(papers) > len(theirs) else "")
     )
 
 
@@ -80,7 +84,9 @@ def _reading() -> Markup:
         "measured; then it draws what was measured, and judges both by rules that are part of the experiment's file. "
         "Nobody writes a verdict by hand. A place is decided where the differences between the two methods, seed by "
         "seed, leave no doubt (95 %); a tie is not ahead. A claim holds in part where some places keep it, and the "
-        "first place that does not is named. paper is the algorithm as it was printed, nile is this system; all other "
+        "first place that does not is named. What our design makes a tautology is marked as true by construction, with "
+        "the reason, and is not counted. Figures of different capacity are of different machines. "
+        "paper is the algorithm as it was printed, nile is this system; all other "
         "methods are opponents, drawn with dashes. The paper's own opponents are hash-drop (its SIMPLE-SHJ: a "
         "symmetric hash join that drops what it cannot finish), scan (which looks at every tuple of the window) and "
         "naive (its SIMPLE-Selection: every query is fed for itself); hash-backlog, predicate-index and shed-uniform, "
@@ -122,16 +128,19 @@ def _tallies(each: Table) -> tuple[str, str, str]:
 
 def _tally(each: Table, author: str, *, printed: bool | None = None) -> str:
     """`12 of 16 hold, 2 in part`; printed: of the paper's own method alone, or of all others."""
-    found = [
-        one["verdict"]
+    asked = [
+        one
         for panel in each["panels"]
         for one in panel["verdicts"]
         if one["by"] == author and printed in (None, _is_printed(each, one["subject"]))
     ]
+    found = [one["verdict"] for one in asked if not one["by_construction"]]
+    given = len(asked) - len(found)
     if not found:
-        return "–"
+        return f"{given} by construction" if given else "–"
     rest = {"in part": "holds in part", "undecided": "undecided"}
     some = [f", {found.count(verdict)} {words}" for words, verdict in rest.items() if verdict in found]
+    some += [f", {given} by construction"] if given else []
     return f"{found.count('holds')} of {len(found)} hold{''.join(some)}"
 
 
@@ -149,6 +158,7 @@ def _experiment(each: Table, atlas: Table) -> Markup:
     told = [
         element("p", element("b", "Claimed: "), each["says"], class_="prose"),
         element("p", element("b", "Expected: "), each["expect"], class_="prose"),
+        element("p", element("b", "Capacity: "), _capacity(each), class_="prose"),
     ]
     notes = []
     if each["by_clock"]:
@@ -172,6 +182,18 @@ def _experiment(each: Table, atlas: Table) -> Markup:
         id=each["name"],
         class_="question",
     )
+
+
+def _capacity(each: Table) -> str:
+    """How fast the machine is taken to be."""
+    capacity, speed = (listing([f"{value:g}" for value in each["machine"][name]]) for name in ("capacity", "speed"))
+    if capacity:
+        return f"{capacity} times {_WORK[each['kind']]}, done while tuples arrive every 100 ms."
+    if speed:
+        return f"{grouped_digits(each['machine']['speed'][0])} operations a second."
+    if each["by_clock"]:
+        return "that of this machine."
+    return "none, since " + ("the budget is given." if each["axis"]["option"] == "budget" else "work is counted.")
 
 
 def _settings(each: Table) -> Markup:
@@ -210,6 +232,7 @@ def _verdicts(each: Table) -> Iterator[Markup]:
         yield element(
             "div",
             element("p", element("b", f"{AUTHORS[author]}: "), says, class_="reading"),
+            *_constructed([one for _, one in found], subjects),
             element(
                 "div",
                 element("table", element("thead", head), element("tbody", *rows), class_=f"matrix n{len(panels)}"),
@@ -219,12 +242,22 @@ def _verdicts(each: Table) -> Iterator[Markup]:
         )
 
 
+def _constructed(found: Sequence[Table], subjects: Sequence[str]) -> Iterator[Markup]:
+    """Why verdicts cannot be otherwise, and of which subjects, if not of all."""
+    for why in dict.fromkeys(one["by_construction"] for one in found if one["by_construction"]):
+        about = list(dict.fromkeys(one["subject"] for one in found if one["by_construction"] == why))
+        named = "" if about == list(subjects) else f" ({listing(about)})"
+        yield element("p", element("b", f"By construction{named}, so it shows nothing: "), why, class_="note")
+
+
 def _cell(each: Table, one: Table | None) -> Markup:
     if one is None:
         return element("td", "–", class_="absent")
     sign, kind = SIGNS[one["verdict"]]
     kept, places = one["kept"]
     words = f"{sign} {one['verdict']}" + (f" ({kept} of {places})" if one["verdict"] == "holds in part" else "")
+    if one["by_construction"]:
+        words, kind = f"{words}, by construction", "level" if one["verdict"] == "holds" else kind
     short = [trial for trial in one["trials"] if trial["broken"] or trial["undecided"]]
     worst = min(short, key=lambda trial: trial["broken"] == 0, default=None)
     note = element("span", _where(each, one, worst), class_="spread-text") if worst else Markup()

@@ -105,11 +105,24 @@ def _experiment(experiment: Experiment, results: Sequence[PanelResult], quick: b
         "axis": experiment.axis.model_dump(include={"option", "label", "unit", "scale"}),
         "metrics": {name: asdict(experiment.kind.metrics[name]) for name in experiment.metrics},
         "methods": {one.name: {"own": one.own, "options": dict(one.options)} for one in experiment.methods.values()},
+        "machine": {name: _values(experiment, name, quick) for name in ("capacity", "speed")},
         "options": {"all": dict(experiment.shared), "real": dict(experiment.real), "quick": dict(experiment.quick)},
         "claims": len(experiment.claims),
         "missing": [dict(panel) for panel in experiment.panels_of() if panel not in {one.panel for one in results}],
         "panels": [_panel(result) for result in results],
     }
+
+
+def _values(experiment: Experiment, option: str, quick: bool) -> list[float]:
+    """The values that an option has at any point, those that are its default too."""
+    points = (
+        experiment.options(panel, method, x, quick=quick)
+        for panel in experiment.panels_of()
+        for method in experiment.methods.values()
+        for x in experiment.xs(quick)
+        if x not in method.not_at
+    )
+    return sorted({value for one in points if (value := getattr(one, option, None)) is not None})
 
 
 def _panel(result: PanelResult) -> Atlas:
@@ -130,7 +143,7 @@ def _point(x: Any, spread: Spread | None) -> Atlas:
 
 def _verdict(one: Verdict) -> Atlas:
     return {
-        **{name: getattr(one.claim, name) for name in ("by", "says", "predicate", "metric")},
+        **{name: getattr(one.claim, name) for name in ("by", "says", "predicate", "metric", "by_construction")},
         "subject": one.subject,
         "verdict": one.verdict,
         "kept": list(one.kept),

@@ -69,6 +69,28 @@ def test_a_missing_file_and_an_unknown_name_are_named(tmp_path: Path) -> None:
         chosen(["x"])
 
 
+def test_the_docs_state_the_capacity_of_each_figure_and_each_claim_that_cannot_fail() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "atlas.md").read_text(encoding="utf-8")
+    every = [load_experiment(CATALOGUE / f"{name}.toml") for name in names()]
+    stated = {}
+    for line in text.split("| capacity | figures |")[1].split("\n\n")[0].splitlines()[2:]:
+        capacity, figures = line.strip("| ").split(" | ")
+        stated |= dict.fromkeys(figures.split(", "), float(capacity))
+    set_by = {each.name: each.shared["capacity"] for each in every if "capacity" in each.shared}
+    assert stated == set_by
+    constructed = text.split("| why it cannot fail |")[1].split("\n\n")[0]
+    for each in every:
+        if any(claim.by_construction for claim in each.claims):
+            assert ("nta-1" if each.name.startswith("nta-1") else each.name) in constructed
+    held = {claim.says.rstrip(".") for each in every for claim in each.claims if claim.by_construction}
+    assert len(held) == 9
+    measured = [
+        claim for each in every if each.name.startswith("nta") for claim in each.claims if "response" in claim.metric
+    ]
+    assert measured
+    assert not any(claim.by_construction for claim in measured)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_of_the_catalogue_is_in_order(name: str) -> None:
     """Loading checks keys, types, sweeps, and that no claim compares an operator with itself."""

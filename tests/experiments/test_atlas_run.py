@@ -198,6 +198,33 @@ def test_the_page_loads_nothing_and_every_chart_has_its_sentence_and_its_table(m
     assert all(attrs["width"] == "100%" and attrs["aria-label"] for attrs in charts)
 
 
+def test_what_cannot_fail_is_marked_with_its_reason_and_not_counted(made: dict[str, Any]) -> None:
+    told = json.loads(json.dumps(made))
+    assert "by construction" not in render(told).split("How to read this")[0]
+    verdicts = [one for panel in told["experiments"][0]["panels"] for one in panel["verdicts"] if one["by"] == "paper"]
+    assert verdicts
+    for one in verdicts:
+        one["by_construction"] = "It is priced so."
+    text = render(told)
+    assert f"{len(verdicts)} more are true by construction." in text
+    assert "By construction, so it shows nothing: </b>It is priced so." in text
+    assert text.count(", by construction<") + text.count(", by construction\n") == len(verdicts)
+    overview = text.split("and how they came out")[1].split("</table>")[0]
+    assert f"{len(verdicts)} by construction" in overview
+    assert overview.count(" hold<") == 1  # ours alone
+
+
+def test_each_figure_states_its_capacity(made: dict[str, Any]) -> None:
+    told = json.loads(json.dumps(made))
+    each = told["experiments"][0]
+    assert each["machine"] == {"capacity": [], "speed": []}
+    assert "Capacity: </b>none, since the budget is given." in render(told)
+    each["machine"] = {"capacity": [0.3, 4.0], "speed": []}
+    assert "Capacity: </b>0.3 and 4 times the exact work, done while tuples arrive every 100 ms." in render(told)
+    each["machine"] = {"capacity": [], "speed": [1e6]}
+    assert "operations a second." in render(told)
+
+
 def test_names_from_outside_are_shown_escaped_and_a_spreadsheet_sees_no_formula(made: dict[str, Any]) -> None:
     told = json.loads(json.dumps(made))
     each = told["experiments"][0]
