@@ -12,7 +12,7 @@ from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
 from nile.base.names import names_given
-from nile.exact.join.wjoin import TOLD
+from nile.exact.join.form import TOLD
 from nile.expressions.conditions import Condition, Value
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec

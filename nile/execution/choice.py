@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nile.exact.join.wjoin import TOLD
+from nile.exact.join.form import TOLD
 from nile.execution.options import Options
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Query, Stream, leaves_of, walk
@@ -14,6 +14,7 @@ from nile.summaries.errors import ConfigError
 
 __all__ = ["Choice", "body_of", "choose", "is_chain", "is_flat_join"]
 
+_COMING = "; of no other form, as tuples come one after another"
 Way = Literal["pass", "whole", "join", "pipeline"]
 
 
@@ -97,7 +98,8 @@ def choose(query: Query, options: Options) -> Choice:
         reasons.append("a snapshot: what the windows hold at its instant, worked out at once, column by column")
     elif emit == "append" and not named and is_flat_join(body):
         way = "join"
-        reasons.append(how)
+        if algorithm:
+            reasons.append(how)
     else:
         way = "pipeline"
         reasons.append(when)
@@ -176,7 +178,7 @@ def _algorithm(nodes: list[Plan], options: Options) -> tuple[str, str]:
     if options.algorithm is not None:
         return options.algorithm, f"window join {options.algorithm}: as asked"
     joins = [node for node in nodes if isinstance(node, ops.Join)]
-    return "", TOLD["chain" if all(node.equal for node in joins) else "few-nested"]
+    return "", TOLD["chain" if all(node.equal for node in joins) else "few-nested"] + _COMING
 
 
 def _scheduling(windows: set[ops.StreamWindow], options: Options) -> tuple[str, str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import nile
-from nile.exact.join import listed, parts, shared, threads
+from nile.exact.join import form, listed, parts, shared, threads
 from nile.exact.join.chain import encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.listed import Lists
@@ -32,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(threads, "_LEAST", 1)
     monkeypatch.setattr(shared, "_TEXTS", 1)
     monkeypatch.setattr(listed, "SIZE", 8)
+    monkeypatch.setattr(form, "LONG", 16)
     return monkeypatch
 
 
@@ -204,7 +205,7 @@ def test_a_database_writes_the_same_bytes_on_any_number_of_threads(
     keys: str, small: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     small.setattr(parts, "SIZE", 100)
-    small.setattr(listed, "_SHORT", 200)  # chains in parts on a machine of several cores, else lists in slices
+    small.setattr(form, "SHORT", 200)  # chains in parts on a machine of several cores, else lists in slices
     rng = np.random.default_rng(7)
     tables = {}
     for name in "ab":

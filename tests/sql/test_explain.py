@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,100 @@ def test_analyze_tells_what_each_strategy_was_expected_to_cost_and_find() -> Non
             assert any(line.startswith(ran.split(",")[0]) for line in lines)
         exact = db.sql(f"SELECT a.k {pairs} WITH PREFERENCE desc a.k BUDGET 20 %", costs="engine")
         assert "strategies" not in exact.explain(analyze=True)
+
+
+PAIRS = "SELECT a.k, a.v, b.v AS w FROM a, b WHERE a.k = b.k"
+
+
+def shaped(n: int, keys: int, *, step: int = 1_000, far: int = 1) -> pa.Table:
+    """Tuples a millisecond apart by default, of each key as many."""
+    times = pa.array([at * step for at in range(n)], pa.timestamp("us"))
+    return pa.table({"ts": times, "k": [at % keys * far for at in range(n)], "v": list(range(n))})
+
+
+def joins(db: nile.Database, text: str, *, analyze: bool = True, **options: Any) -> list[dict[str, Any]]:
+    """What programs are told of the joins of a query."""
+    found: list[dict[str, Any]] = json.loads(db.sql(text, **options).explain(analyze=analyze, form="json"))["joins"]
+    return found
+
+
+def test_explain_tells_which_form_a_join_takes_by_the_tuples_of_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("form", "parts"):
+        monkeypatch.setattr(f"nile.exact.join.{module}.cores", lambda: 2)
+    db = nile.connect(threads=2)
+    for name in "ab":
+        db.register(name, shaped(270_000, 9_000), time="ts")
+    (short,) = joins(db, PAIRS + " WINDOW 1")
+    assert (short["name"], short["tuples"], short["pairs"], short["parts"]) == ("chains", 540_000, 270_000, 1)
+    assert short["within"] == pytest.approx(2_000, rel=1e-3)
+    assert "2,000 of 540,000 tuples lie in a window" in short["why"]
+    assert short["forecast_ms"] > 0
+    assert short["took_ms"] > 0
+    (long,) = joins(db, PAIRS + " WINDOW 10")
+    assert (long["name"], long["keys"], long["coded"]) == ("lists", 9_000, False)
+    assert long["pairs"] == 270_000 + 2 * (270_000 - 9_000)
+    assert "20,000 tuples lie in a window" in long["why"]
+    told = db.sql(PAIRS + " WINDOW 10").explain(analyze=True)
+    assert f"{long['pairs']:,} pairs, 1.47 a tuple" in " ".join(told.split())
+    (before,) = joins(db, PAIRS + " WINDOW 10", analyze=False)
+    assert (before["form"], before["tuples"], before["keys"], before["keys_by"]) == (None, 540_000, 27_000, "rule")
+    monkeypatch.setattr("nile.exact.join.form.cores", lambda: 1)
+    (alone,) = joins(db, PAIRS + " WINDOW 1")
+    assert (alone["name"], alone["why"]) == ("lists", "there is no second core for parts")
+    assert alone["pairs"] == short["pairs"]
+
+
+def test_footers_and_summaries_tell_the_form_of_a_join_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nile.base.unchanged._FINE", -1.0)  # of files that have just been written
+    for name in "ab":
+        pq.write_table(shaped(2_000, 50), tmp_path / f"{name}.parquet")
+        os.utime(tmp_path / f"{name}.parquet", ns=(1_500_000_000_500_000_000,) * 2)
+    db = nile.connect()
+    for name in "ab":
+        db.register(name, str(tmp_path / f"{name}.parquet"), time="ts")
+    (before,) = joins(db, PAIRS + " WINDOW 0.124", analyze=False)
+    assert (before["form"], before["keys"], before["keys_by"]) == ("lists", 200, "rule")
+    assert before["within"] == pytest.approx(248, rel=0.01)
+    summary = db.summarize("a", on="k", granularity="1 min")
+    (before,) = joins(db, PAIRS + " WINDOW 0.124", analyze=False)
+    assert (before["keys"], before["keys_by"]) == (50, "summary")
+    (after,) = joins(db, PAIRS + " WINDOW 0.124")
+    assert after["name"] == "lists"
+    assert before["matches"] == pytest.approx(after["pairs"] / 4_000, rel=0.05)
+    assert before["forecast_ms"] == pytest.approx(after["forecast_ms"], rel=0.1)
+    del summary
+
+
+def test_explain_tells_of_keys_far_apart_counts_and_joins_that_have_one_form() -> None:
+    db = nile.connect()
+    for name in "abc":
+        db.register(name, shaped(3_000, 100 if name == "c" else 1_000, far=10**12), time="ts")
+    (far,) = joins(db, PAIRS + " WINDOW 10")
+    assert (far["name"], far["coded"], far["keys"], far["pairs"]) == ("lists", True, 1_000, 9_000)
+    few = PAIRS.replace(" b ", " c b ").replace("a, b", "a, c AS b")
+    (shared,) = joins(db, few + " WINDOW 10")
+    assert (shared["tuples"], shared["pairs"]) == (6_000, 9_000)
+    assert 3_300 <= shared["listed"] < 4_000  # by a bit of a hash that each process draws
+    (counted,) = joins(db, "SELECT a.k, count(*) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k")
+    assert (counted["name"], counted["pairs"], counted["forecast_ms"]) == ("counts", 9_000, None)
+    (whole,) = joins(db, "SELECT a.k, count(*) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k", analyze=False)
+    assert whole["form"] == "counts"
+    three = "SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 0.5"
+    (before,) = joins(db, three, analyze=False)
+    (after,) = joins(db, three)
+    assert (before["form"], after["name"]) == ("chain", "chain")
+    assert after["pairs"] == db.sql(three).to_arrow().num_rows
+    (unkeyed,) = joins(db, "SELECT a.k FROM a, b WHERE a.v < b.v AND a.k = 0 AND b.k = 0 WINDOW 10")
+    assert unkeyed["name"] == "few-nested"
+    assert "no forecast: prices are of the pairs of two streams on a key" in db.sql(three).explain()
+
+
+def test_a_join_whose_tuples_come_one_after_another_says_why_it_has_one_form(db: nile.Database) -> None:
+    told = " ".join(db.sql(GROUPED).explain().split())
+    assert "each tuple probes those of its key as it arrives (forward evaluation); of no other form" in told
+    assert "joins" not in json.loads(db.sql(GROUPED).explain(form="json"))
+    named = db.sql("SELECT a.item FROM sales a, returns b WHERE a.item = b.item WINDOW 10", algorithm="bew-hash")
+    assert "window join bew-hash: as asked" in named.explain()
+    assert "join taken: bew-hash: as asked; 1 thread" in named.explain(analyze=True)

@@ -226,9 +226,12 @@ class ExactJoin:
         kept: whether that holds the chunk itself, or a part of it; else its room serves for the next one.
         words: what is made of the same pairs instead.
         """
+        return self.listed(words).made(make, kept=kept)
+
+    def listed(self, words: Words[Any] | None = None) -> Lists:
+        """The lists that `made` finds pairs by."""
         ts, codes = (self.left_ts, self.right_ts), (self.left_code, self.right_code)
-        lists = Lists(ts, codes, self._window, self.keys, threads=self.threads, words=words)
-        return lists.made(make, kept=kept)
+        return Lists(ts, codes, self._window, self.keys, threads=self.threads, words=words)
 
     @property
     def _window(self) -> int:

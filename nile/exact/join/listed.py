@@ -15,9 +15,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from nile.exact.join.dense import dense_codes
+from nile.exact.join.form import UNBOUND, Form, chosen, size_of
 from nile.exact.join.parts import BLOCK, SIZE, Room
 from nile.exact.join.shared import in_all, kept_of
-from nile.exact.join.threads import Ahead, cores, together, useful
+from nile.exact.join.threads import Ahead, together, useful
 from nile.exact.state.lent import filled, roomy, taken
 
 __all__ = ["Lists", "Words", "suits", "with_rows"]
@@ -27,9 +28,6 @@ T = TypeVar("T")
 _ROOM = BLOCK
 _DENSE = 4
 """Codes a tuple up to which rows by code are small enough."""
-_SHORT = 1 << 12
-"""Tuples of a window up to which chains stay in the nearest caches, so that parts of the input gain by a core each."""
-_MOST = 2**31 - 1
 _FEWEST = 4
 """Slices of a long input."""
 _SLICE = 1 << 20
@@ -47,17 +45,8 @@ def _kernels() -> Any:
 
 
 def suits(ts: tuple[Array, ...], window: int) -> bool:
-    """Whether lists cost less than chains: the window is long or no core is free for parts.
-
-    Of the machine, not of how many threads are asked for: blocks end elsewhere.
-    """
-    tuples = ts[0].shape[0] + ts[1].shape[0]
-    if tuples > _MOST:
-        return False
-    if tuples < 2 * SIZE or cores() == 1:
-        return True
-    span = max(int(each[-1]) - int(each[0]) for each in ts if each.shape[0])
-    return bool(tuples * min(1.0, window / max(1, span)) > _SHORT)
+    """Whether lists cost less than chains: the window is long or no core is free for parts."""
+    return chosen(*size_of(ts, window))[0]
 
 
 def _above(codes: tuple[Array, ...]) -> int:
@@ -127,6 +116,7 @@ class Lists:
         words: Words[Any] | None = None,
     ) -> None:
         above = _above(codes) if keys is None else keys
+        self._size = size_of(ts, window)
         at = None if whole else in_all(codes, above, threads=threads)
         if at is not None:
             ts = tuple(taken(each, kept) for each, kept in zip(ts, at, strict=True))
@@ -135,7 +125,8 @@ class Lists:
         if words is not None and at is not None:
             words = Words(tuple(taken(each, kept) for each, kept in zip(words.of, at, strict=True)), words.make)
         self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
-        if keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE:
+        self._coded = keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE
+        if self._coded:
             codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window
         tuples = sum(each.shape[0] for each in ts)
@@ -145,6 +136,7 @@ class Lists:
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = filled(self._threads * above * 4, 0, np.int32).reshape(self._threads, above, 4)
         self._words, self._most = self._list(words)
+        self._above = above
 
     def _list(self, words: Words[Any] | None) -> tuple[Words[Any] | None, float]:
         """Put all tuples into the lists; returns the words, if these are listed, and about how many pairs there are."""
@@ -186,6 +178,17 @@ class Lists:
         _kernels().rewind(self.rows[0])
         first: Array = self.rows[0]
         return first
+
+    @property
+    def form(self) -> Form:
+        """How the streams are joined."""
+        tuples, within = self._size
+        listed = sum(each.shape[0] for each in self._ts)
+        return Form(
+            "lists", chosen(tuples, within)[1] if self._window >= 0 else UNBOUND, tuples,
+            listed if listed < tuples else None, within if self._window >= 0 else None, self._above, self._coded,
+            self._words is not None, self._threads,
+        )  # fmt: skip
 
     @property
     def memory(self) -> int:

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from nile.exact.join.form import Form, chosen, size_of
 from nile.exact.join.listed import Lists, Words, suits, with_rows
 from nile.exact.join.parts import BLOCK, Room, gaps_filled, in_parts, parts_of
+from nile.exact.join.threads import useful
 
 __all__ = ["ChainStream"]
 
@@ -29,6 +31,7 @@ class ChainStream:
     Memory: about 90 bytes per tuple of the window's content at its fullest, rings doubling and shrinking with it; for a
     whole input that comes first and at once, 4 bytes a tuple and 16 a key (`nile.exact.join.listed`).
     moved: tuples copied when rings grew or shrank; most_memory: bytes at the fullest, those of other cores included;
+    form: in which the last whole streams were joined, None before any;
     threads: how many may be used, None for all cores.
     """
 
@@ -44,6 +47,8 @@ class ChainStream:
         "moved",
         "most_memory",
         "_whole",
+        "form",
+        "_parts",
     )
 
     def __init__(self, window: int, threads: int | None = None) -> None:
@@ -54,6 +59,8 @@ class ChainStream:
         self._costs = np.zeros(3, np.int64)
         self._newest: int | None = None
         self._whole: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
+        self.form: Form | None = None
+        self._parts = 0
         self.moved = 0
         self.most_memory = 0
         self._allocate(_LEAST_CAPACITY)
@@ -83,13 +90,19 @@ class ChainStream:
         """
         if self._newest is None and self._whole is None and any(map(len, ts)) and suits(ts, self._window):
             return self._by_lists(ts, codes, make, kept, words)
-        return self._by_chains(ts, codes, make, kept)
+        tuples, within = size_of(ts, self._window)
+        found = self._by_chains(ts, codes, make, kept)
+        why = chosen(tuples, within)[1] if self._newest is None else "the window holds tuples already"
+        threads = max(1, min(self._parts, useful(self.threads, tuples)))
+        self.form = Form("chains", why, tuples, within=within, threads=threads)
+        return found
 
     def _by_chains(
         self, ts: tuple[Array, ...], codes: tuple[Array, ...], make: Callable[[Array], T], kept: bool
     ) -> Iterator[T]:
         self._settle()
         parts = parts_of(ts, self._window, self._newest)
+        self._parts = len(parts)
         return in_parts(self, parts, ts, codes, tuple(self.seen.tolist()), make, self.threads, kept=kept)
 
     def _by_lists(
@@ -98,6 +111,7 @@ class ChainStream:
     ) -> Iterator[T]:  # fmt: skip
         counted = None if words is None else words.counted()
         lists = Lists(ts, codes, self._window, threads=self.threads, words=counted)
+        self.form = lists.form
         self.most_memory = max(self.most_memory, self.memory + lists.memory)
         pairs = 0
         for rows, made in lists.made(with_rows(make), kept=kept):

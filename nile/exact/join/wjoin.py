@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.exact.join.checks import known, whole_numbers
 from nile.exact.join.count import CountStream
+from nile.exact.join.form import Form
 from nile.exact.join.listed import Words, with_rows
 from nile.exact.join.stream import ChainStream
 from nile.exact.join.walk import Condition, WalkJoin
@@ -24,7 +25,7 @@ from nile.exact.join.window_graph import WindowGraph
 from nile.exact.state.held import MOST, Held, State
 from nile.summaries.errors import ConfigError, ExpressionError, TimestampOrderError
 
-__all__ = ["ALGORITHMS", "STRATEGIES", "TOLD", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
+__all__ = ["ALGORITHMS", "STRATEGIES", "Condition", "WindowJoin", "WindowJoinPlan", "window_join"]
 
 Array = np.ndarray[Any, Any]
 Made = TypeVar("Made")
@@ -33,11 +34,6 @@ ALGORITHMS = ("chain", "bew-nested", "bew-hash", "few-nested", "few-hash", "ripp
 STRATEGIES = ("gca", "lca", "mbe", "exact")
 OUTPUTS = ("combinations", "count")
 EQUAL = Condition()
-TOLD = {
-    "chain": "window join chain: each tuple probes those of its key as it arrives (forward evaluation)",
-    "few-nested": "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)",
-}
-"""The algorithms that are taken without being named, as EXPLAIN tells of them."""
 _KEYED = ("chain", "bew-hash", "few-hash", "xjoin")
 _CONSERVATIVE = ("few-nested", "few-hash", "ripple", "xjoin")
 
@@ -201,10 +197,9 @@ class WindowJoin:
         Not while a `run` is being read.  What it has cost is not held: `costs` begin anew.
         """
         graph = self.plan.graph
-        streams = []
-        for i in range(graph.streams):
-            ordinals, ts, codes = self._engine.holding(i, max(self._now - graph.lookback(i), _LEAST))
-            streams.append({"ordinals": ordinals, "ts": ts, "codes": codes})
+        since = [max(self._now - graph.lookback(i), _LEAST) for i in range(graph.streams)]
+        kept = [self._engine.holding(i, begin) for i, begin in enumerate(since)]
+        streams = [{"ordinals": ordinals, "ts": ts, "codes": codes} for ordinals, ts, codes in kept]
         pending = np.concatenate([np.zeros((0, graph.streams), np.int64), *self._pending])
         return {
             "now": self._now,
@@ -260,6 +255,11 @@ class WindowJoin:
     def completed(self) -> int:
         """Combinations so far."""
         return self._engine.completed if isinstance(self._engine, CountStream) else self._completed
+
+    @property
+    def form(self) -> Form | None:
+        """In which two whole streams were joined; None of what has one form alone."""
+        return self._engine.form if isinstance(self._engine, ChainStream) else None
 
     @property
     def memory(self) -> int:

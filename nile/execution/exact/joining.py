@@ -17,13 +17,15 @@ import numpy as np
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
 from nile.exact.join.chain import ExactJoin, encode_all, window_codes
 from nile.exact.join.count import count_whole
+from nile.exact.join.form import TOLD, Form
 from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
-from nile.exact.join.wjoin import TOLD, Condition, WindowJoinPlan
+from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.execution.choice import is_chain
 from nile.execution.combined import Combined
 from nile.execution.exact.parting import computed_keys
 from nile.execution.exact.physical import equalities, one_key
+from nile.execution.shape import Shape
 from nile.execution.values import all_of, column_of
 from nile.operators.common.partners import pairs_in_order, partners, surely_fewer
 from nile.operators.common.rows import join_codes
@@ -31,7 +33,7 @@ from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leave
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 
-__all__ = ["Side", "combinations_of_rows", "in_pairs", "joined", "joins_by", "refuse_beyond"]
+__all__ = ["Side", "combinations_of_rows", "in_pairs", "is_text", "joined", "joins_by", "refuse_beyond"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 65_536
@@ -52,6 +54,7 @@ class Side:
 def joined(
     node: Join, sides: Sequence[Side], *, algorithm: str = "", strategy: str = "", spent: dict[str, int] | None = None,
     wanted: frozenset[str] | None = None, threads: int | None = None, codes: tuple[Array, ...] | None = None,
+    shapes: list[Shape] | None = None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The combinations, 65,536 candidates at a time, columns of the inputs one after the other.
 
@@ -61,17 +64,28 @@ def joined(
     valid when the last one comes; a constraint bounds its own two.  algorithm, strategy: of the W-join family
     (`nile.exact.join.wjoin`), "" for its own choice; spent: where its counts and its bytes of state are put.
     threads: how many two streams may be joined on, None for all cores; what comes out does not depend on it.
-    codes: of the keys, as `refuse_beyond` gave them.
+    codes: of the keys, as `refuse_beyond` gave them; shapes: where it is told what was taken, and what it took.
     Memory: for a window join the windows' content; for others 8 bytes an input and candidate, but for two streams
     without a window and two inputs without a key, whose pairs are found chunk by chunk.
     Raises KeyTypeError, MemoryRefused, ConfigError.
     """
+    shape = Shape(hashed=is_text(node))
+    if shapes is not None:
+        shapes.append(shape)
+    yield from shape.watched(_joined(node, sides, shape, algorithm, strategy, spent, wanted, threads, codes))
+
+
+def _joined(
+    node: Join, sides: Sequence[Side], shape: Shape, algorithm: str, strategy: str, spent: dict[str, int] | None,
+    wanted: frozenset[str] | None, threads: int | None, codes: tuple[Array, ...] | None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     on, rest = one_key(node) if node.equal else (None, [])
     graph = _graph(node, sides)
     if graph is None and on is not None and _is_whole(node, sides) and not (algorithm or strategy):
         graph = WindowGraph.whole([side.ts for side in sides if side.ts is not None])
     if graph is not None and (on is not None or not node.equal):
-        yield from _window_joined(node, sides, graph, on, rest, algorithm, strategy, spent, wanted, threads, codes)
+        found = _window_joined(node, sides, shape, graph, on, rest, algorithm, strategy, spent, wanted, threads, codes)
+        yield from found
         return
     if algorithm or strategy:
         raise ConfigError(
@@ -84,8 +98,11 @@ def joined(
         keys = int(max(codes[0].max(initial=0), codes[1].max(initial=0))) + 1
         chain = ExactJoin(sides[0].ts, sides[1].ts, *codes, keys, None, threads)  # type: ignore[arg-type]
         rows = Combined([side.batch for side in sides], node.condition, wanted)
-        yield from chain.made(lambda block: rows(block.T), kept=rows.kept, words=rows.words)
+        lists = chain.listed(rows.words)
+        shape.form = lists.form
+        yield from lists.made(lambda block: rows(block.T), kept=rows.kept)
         return
+    shape.form = Form("sorting", "no one key or window of streams to join them by", sum(map(len, sides)))
     if len(sides) == 2 and not node.equal and not node.constraints and _bound(node, sides, 0, 1) is None:
         codes = join_codes(_computed(node, sides), len(sides[0]), len(sides[1]))
         rows = Combined([side.batch for side in sides], node.condition, wanted, numbered=False)
@@ -202,9 +219,9 @@ def in_pairs(plan: Plan) -> Plan | None:
 
 
 def _window_joined(
-    node: Join, sides: Sequence[Side], graph: WindowGraph, on: tuple[str, ...] | None, rest: list[tuple[str, str]],
-    algorithm: str, strategy: str, spent: dict[str, int] | None, wanted: frozenset[str] | None, threads: int | None,
-    codes: tuple[Array, ...] | None,
+    node: Join, sides: Sequence[Side], shape: Shape, graph: WindowGraph, on: tuple[str, ...] | None,
+    rest: list[tuple[str, str]], algorithm: str, strategy: str, spent: dict[str, int] | None,
+    wanted: frozenset[str] | None, threads: int | None, codes: tuple[Array, ...] | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     condition = all_of(*equalities(node, rest), node.condition)
     by_key = on is not None
@@ -213,12 +230,29 @@ def _window_joined(
     codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
     ts = [side.ts for side in sides if side.ts is not None]
     rows = Combined([side.batch for side in sides], condition, wanted)
+    shape.form = Form(join.plan.chosen[0], _why(join.plan), sum(map(len, ts)))
     if codes is None or len(sides) == 2:
-        yield from join.made(ts, codes, lambda block: rows(block.T), kept=rows.kept, words=rows.words)
+        try:
+            yield from join.made(ts, codes, lambda block: rows(block.T), kept=rows.kept, words=rows.words)
+        finally:  # known once there is a first pair
+            shape.form, shape.made = join.form or shape.form, join.completed
     else:
         yield from (rows(block.T) for block in run_shared(join.run, ts, codes))
     if spent is not None:
         spent.update({**join.costs, "memory": join.most_memory})
+
+
+def _why(plan: WindowJoinPlan) -> str:
+    """Why a window join runs by its algorithm."""
+    if plan.algorithm:
+        return "as asked"
+    return "more than two streams of one key" if plan.on.kind == "equal" else "no equal keys to list or to hash"
+
+
+def is_text(node: Join) -> bool:
+    """Whether rows are joined by texts."""
+    kinds = {field.name: field.type for each in node.inputs for field in each.fields}
+    return any(pa.types.is_string(kinds[a]) or pa.types.is_large_string(kinds[a]) for a, _ in node.equal if a in kinds)
 
 
 def joins_by(node: Join) -> str:

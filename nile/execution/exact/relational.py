@@ -12,6 +12,8 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.answers.tabular import held_together, row_bytes
+from nile.exact.join.form import Form
+from nile.exact.join.threads import cpu_ns
 from nile.execution.exact.collecting import collected
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.hopping import hop_rows
@@ -20,6 +22,7 @@ from nile.execution.exact.outer import outer_joined
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.over.functions import over_rows
 from nile.execution.over.ordering import sorted_rows
+from nile.execution.shape import Shape
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
 from nile.operators.common.rows import row_codes
@@ -36,11 +39,16 @@ Path = tuple[int, ...]
 
 
 class Relational:
-    """Evaluates plans.  leaf: the rows of a leaf as a Side; counts: rows that came out of each node, by its path."""
+    """Evaluates plans.  leaf: the rows of a leaf as a Side; counts: rows that came out of each node, by its path;
+    shapes: where it is told what joins were.
+    """
 
-    def __init__(self, leaf: Callable[[Stream | ops.Relation], Side], counts: dict[Path, int]) -> None:
+    def __init__(
+        self, leaf: Callable[[Stream | ops.Relation], Side], counts: dict[Path, int], shapes: list[Shape] | None = None
+    ) -> None:
         self._leaf = leaf
         self._counts = counts
+        self._shapes = [] if shapes is None else shapes
 
     def rows(self, plan: Plan, path: Path = ()) -> pa.RecordBatch:
         """The rows of a node.  Raises KeyTypeError, MemoryRefused."""
@@ -65,7 +73,7 @@ class Relational:
             case ops.Project():
                 return Side(maker(plan.items)(below.batch), below.ts, below.window)
             case ops.Join():
-                return Side(_all_joined(plan, sides))
+                return Side(_all_joined(plan, sides, self._shapes))
             case ops.Outer():
                 left, right = sides
                 return Side(outer_joined(plan, left, right))
@@ -96,11 +104,14 @@ class Relational:
         """Groups of a join's outputs, which are made only where counting cannot do without."""
         at = (*path, *(0,) * (len(between) + 1))
         sides = [self.side(each, (*at, k)) for k, each in enumerate(join.inputs)]
+        began = cpu_ns()
         counted = grouped_rows(plan, join, between, sides)
         if counted is not None:
             rows, outputs = counted
+            form = Form("counts", "each aggregate and group is of one input's columns", sum(map(len, sides)))
+            self._shapes.append(Shape(form, outputs, took=cpu_ns() - began))
         else:
-            below = _all_joined(join, sides)
+            below = _all_joined(join, sides, self._shapes)
             outputs = below.num_rows
             for step in between:
                 below = maker(step.items)(below)
@@ -126,12 +137,12 @@ class Relational:
         return Side(kept.select(list(range(below.batch.num_columns))), below.ts[row], below.window)
 
 
-def _all_joined(plan: ops.Join, sides: Sequence[Side]) -> pa.RecordBatch:
+def _all_joined(plan: ops.Join, sides: Sequence[Side], shapes: list[Shape]) -> pa.RecordBatch:
     """The outputs of a join together.  Raises MemoryRefused, before they are made where they can be counted."""
     schema = schema_of(plan.fields)
     if plan.condition is None:
         refuse_beyond(plan, sides, row_bytes(schema))
-    return _concat(held_together(joined(plan, sides)), schema)
+    return _concat(held_together(joined(plan, sides, shapes=shapes)), schema)
 
 
 def _concat(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

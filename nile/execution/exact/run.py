@@ -26,6 +26,7 @@ from nile.execution.exact.relational import Path, Relational
 from nile.execution.exact.several import is_countable
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.reading import Leaf, Reading
+from nile.execution.shape import Shape
 from nile.execution.values import filtered, maker, schema_of
 from nile.expressions.tree import columns_of
 from nile.operators.common.rows import row_codes
@@ -92,7 +93,7 @@ class ExactRun(Run):
 
     accounting: of each alias, as far as it was read; counts: rows that came out of each node of the plan, by path;
     held: bytes of input that were kept; costs: what operators counted; actual: what a pipeline's operators did, by
-    path.
+    path; shapes: what its joins were.
     """
 
     def __init__(self, home: Home, query: Query, choice: Choice) -> None:
@@ -100,6 +101,7 @@ class ExactRun(Run):
         self.choice = choice
         self.schema = output_schema(query, choice.emit)
         self.counts: dict[Path, int] = {}
+        self.shapes: list[Shape] = []
         self._state_bytes = 0
         self.held = 0
         self.costs: Mapping[str, int] = {}
@@ -213,7 +215,7 @@ class ExactRun(Run):
         if flat:
             yield from self._limited(lambda below, path: self._flat(below, path, leaf))
         else:
-            yield Relational(leaf, self.counts).rows(plan)
+            yield Relational(leaf, self.counts, self.shapes).rows(plan)
 
     def _flowing(self, parted: bool) -> Iterator[pa.RecordBatch]:
         """The snapshot of rows that memory may not hold.  parted: of one join, whose parts come as they are."""
@@ -290,7 +292,7 @@ class ExactRun(Run):
         wanted = _looked_at([node for node, _ in above])
         join = partial(
             joined, plan, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted,
-            threads=self._reading.threads, codes=codes,
+            threads=self._reading.threads, codes=codes, shapes=self.shapes,
         )  # fmt: skip
         for found in chain.from_iterable(map(join, parts)):
             batch = found

@@ -11,12 +11,12 @@ import numpy as np
 
 from nile.base.durations import format_duration
 from nile.base.explained import Explained
-from nile.execution.choice import Choice, body_of
+from nile.execution.choice import Choice
 from nile.execution.exact.actual import Actual
-from nile.execution.exact.joining import joins_by
 from nile.execution.exact.relational import Path
 from nile.execution.reading import own_condition
 from nile.execution.statement.expected import Expected, expected
+from nile.execution.statement.shapes import foreseen, taken
 from nile.expressions.tree import Node
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
@@ -73,14 +73,17 @@ def explain_exact(engine: Engine, query: Query, choice: Choice, run: Any) -> Exp
         lines.append(f"window of the output  [{run.actual[None]}]")
     scheduled = f", scheduling {choice.scheduling}" if choice.way == "pipeline" else ""
     lines.append(f"exact, way {choice.way}, emit {choice.emit}{scheduled}")
-    body = body_of(query.plan)
-    while isinstance(body, ops.Filter | ops.Project):
-        body = body.input
-    joins = [joins_by(body)] if choice.way == "whole" and isinstance(body, ops.Join) else []
-    reasons = [*choice.reasons, *joins]
-    lines += [f"  {reason}" for reason in reasons]
-    values: dict[str, Any] = {"plan": tree.values(), "way": choice.way, "emit": choice.emit, "reasons": reasons}
+    lines += [f"  {reason}" for reason in choice.reasons]
+    own = choice.way in ("join", "whole") and not choice.algorithm
+    joins = list(foreseen(engine, query.plan)) if own else []
+    if run is not None:
+        joins = taken(run.shapes, query.plan, came=bool(run.actual)) if choice.way in ("join", "whole") else []
+    lines += [f"  {line}" for each in joins for line in each.lines]
+    values: dict[str, Any] = {"plan": tree.values(), "way": choice.way, "emit": choice.emit}
+    values["reasons"] = list(choice.reasons)
     values["query"] = plan_values(query)
+    if joins:
+        values["joins"] = [each.values for each in joins]
     if choice.way == "pipeline":
         values["scheduling"] = choice.scheduling
     if run is not None:
