@@ -69,6 +69,11 @@ class Budget:
         return float(getattr(self, self.unit))
 
     @property
+    def is_timed(self) -> bool:
+        """Whether it bounds time from the call on: of the CPU, or on the wall."""
+        return self.unit in ("seconds", "seconds_per_tuple", "deadline")
+
+    @property
     def is_reproducible(self) -> bool:
         """Whether the same seed gives the same answer: not if the budget is measured in time."""
         return self.unit in ("fraction", "outputs")

@@ -173,7 +173,8 @@ class BoundJoin:
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
-        suits = self.is_pair and plan.preferred and plan.first is None and not plan.is_exact
+        paired = self.is_pair or (len(self.places) == 2 and plan.budget.is_timed and plan.preference != "weighted")
+        suits = paired and plan.preferred and plan.first is None and not plan.is_exact
         fades = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
         suits = suits and not fades  # what is counted before it is made tells no ages
         timed = plan.budget.unit in ("seconds", "deadline")

@@ -23,6 +23,7 @@ from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
 from nile.operators.strategies.ranked import can_rank
+from nile.operators.strategies.tested import TestedPairs, is_tested, priced_by_tuple
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
 from nile.summaries.heavy import pa
@@ -64,7 +65,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         self._summaries = summaries
         self._untold = 0.0  # what records that were not told apart may hide
         running: Iterator[Combinations] | MeteredRun[Combinations]
-        self._join: MultiwayJoin | ExactCombinations
+        self._join: MultiwayJoin | ExactCombinations | TestedPairs
+        plan = priced_by_tuple(plan)
         if standing is not None:
             self._join, running = standing
         elif can_rank(plan) and plan.fraction >= 1.0:
@@ -73,8 +75,12 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         elif is_chain_join(plan):
             self._join = ExactCombinations(plan, joined)
             running = self._join.run()
+        elif is_tested(plan):
+            self._join = TestedPairs(plan, joined, clock)
+            running = self._join.run()
         else:
-            given = joined.input(plan.costs, ranges=plan.output == "ranges", whole=buys_everything(plan))
+            prices = {"whole": buys_everything(plan), "timed": plan.budget.is_timed or plan.budget.unit == "share"}
+            given = joined.input(plan.costs, ranges=plan.output == "ranges", **prices)
             lent = lent_grids(joined, plan, summaries)
             self._join = MultiwayJoin(plan, given, batch_rows=batch_rows, lent=lent)
             running = (
@@ -88,19 +94,26 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     def members(self) -> Members:
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
         parts = self._together()
-        rows = [part.members for part in parts if part.members is not None]
+        rows = [self._places(part) for part in parts]
         exact, n = self.joined.exact, len(self.streams)
         found = np.concatenate(rows) if rows else np.zeros((0, n), np.int64)
         weight = np.concatenate([part.weight for part in parts]) if parts else np.zeros(0)
-        ordinal = tuple(exact.ordinal[found[:, k]] for k in range(n))
+        ordinal = tuple(found[:, k] for k in range(n))
         return Members(self.streams, ordinal, exact.codes[0][ordinal[0]], weight)
 
     def found_members(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
         """(ordinals of each stream's members, weights) of the combinations as they are found, records expanded."""
-        ordinal = self.joined.ordinal
         for whole in self._expanded():
-            assert whole.members is not None
-            yield tuple(ordinal[whole.members[:, k]] for k in range(len(self.streams))), whole.weight
+            places = self._places(whole)
+            yield tuple(places[:, k] for k in range(len(self.streams))), whole.weight
+
+    def _places(self, part: Combinations) -> Array:
+        """Places in each stream: int64 [c, n]."""
+        if part.places is not None:
+            return part.places
+        assert part.members is not None
+        places: Array = self.joined.ordinal[part.members]
+        return places
 
     def _first(self, found: Iterator[Combinations]) -> Iterator[Combinations]:
         plan = self.plan
@@ -130,11 +143,21 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     def completions(self) -> tuple[Array, Array]:
         """(the arrival that completes each combination, int64 [o]; weights), records expanded.  Runs to the end."""
         parts = self._together()
-        last = [part.members.max(axis=1) for part in parts if part.members is not None]
+        last = [self._arrivals(part).max(axis=1) for part in parts]
         return (
             np.concatenate([np.zeros(0, np.int64), *last]),
             np.concatenate([np.zeros(0), *(part.weight for part in parts)]),
         )
+
+    def _arrivals(self, part: Combinations) -> Array:
+        if part.members is not None:
+            return part.members
+        order, places = self.joined.exact.order, self._places(part)
+        arrival = np.empty(order.shape[0], np.int64)
+        arrival[order] = np.arange(order.shape[0])
+        first = np.cumsum([0, *(len(one) for one in self.streams[:-1])])
+        found: Array = arrival[places + first]
+        return found
 
     @property
     def arrival_keys(self) -> Array:
@@ -146,6 +169,11 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         return MultiwayAnswer(
             self.joined, plan, names=self.aliases, key=self.key, speed=self._speed, summaries=self._summaries
         )
+
+    @property
+    def strategy(self) -> str:
+        """As of two streams: the contestants in the time there is, in words; "" for other runs."""
+        return "\n".join(self._join.explain()) if isinstance(self._join, TestedPairs) else ""
 
     @property
     def borrows(self) -> bool:
@@ -185,10 +213,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         )  # fmt: skip
 
     def _rows(self, part: Combinations) -> pa.RecordBatch:
-        assert part.members is not None
-        exact, time = self.joined.exact, pa.timestamp("ns")
-        members = part.members
-        at = [exact.ordinal[members[:, k]] for k in range(len(self.streams))]
+        time, places = pa.timestamp("ns"), self._places(part)
+        at = [places[:, k] for k in range(len(self.streams))]
         ordinals = [pa.array(one.places(own)) for one, own in zip(self.streams, at, strict=True)]
         times = [pa.array(one.ts[own]).view(time) for one, own in zip(self.streams, at, strict=True)]
         keys = self.joined.left_keys.take(pa.array(at[0]))

@@ -33,9 +33,8 @@ class Clock:
         crowd: Callable[[], float] = crowd,
     ) -> None:
         """cpu, wall, waited: ns; crowd: tasks that want a core, of each."""
-        unit = "fraction" if budget is None else budget.unit
-        self.limits = unit in ("seconds", "seconds_per_tuple", "deadline")
-        self._deadline = unit == "deadline"
+        self.limits = budget is not None and budget.is_timed
+        self._deadline = budget is not None and budget.unit == "deadline"
         self._cpu, self._wall = cpu, wall
         self._since, self._began = cpu(), wall()
         if self._deadline:

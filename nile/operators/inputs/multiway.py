@@ -79,37 +79,46 @@ class MultiwayJoinable(KeyedStreams):
 
     def test(self, members: Array) -> Array:
         """Which combinations (arrivals [c, n]) satisfy windows and the condition over several streams: bool [c]."""
+        return self.test_places(self.exact.ordinal[members])
+
+    def test_places(self, places: Array) -> Array:
+        """As `test`, of tuples by their places in each stream: int64 [c, n]."""
         condition = self.condition
-        kept = np.ones(members.shape[0], bool)
+        kept = np.ones(places.shape[0], bool)
         if self.windows is not None:
-            kept = self.windows.passing(self.exact.times[members])
+            times = [one.ts[places[:, k]] for k, one in enumerate(self.streams)]
+            kept = self.windows.passing(np.stack(times, axis=1))
         if condition is None:
             return kept
         columns, names = [], []
         for k, one in enumerate(self.streams):
             if one.carried is None:
                 continue
-            rows = pa.array(self.exact.ordinal[members[:, k]])
+            rows = pa.array(places[:, k])
             for name in condition.columns(k):
                 columns.append(one.carried.column(name).take(rows))
                 names.append(condition.name_of(k, name))
         passing: Array = kept & condition.passing(pa.RecordBatch.from_arrays(columns, names=names))
         return passing
 
-    def costs(self, table: CostTable, *, ranges: bool) -> Array:
+    def costs(self, table: CostTable, *, ranges: bool, timed: bool = False) -> Array:
         """What the exact answer spends at each arrival: float64 [N].
 
         insert + (n - 1) look-ups + emit * outputs, where a range record is one output; under a condition over
-        several streams + scan * candidates.
+        several streams + scan * candidates.  timed: what it spends at most, as if all satisfied the condition: to know
+        takes as long as the exact answer.
         """
-        outputs = np.minimum(self.passing, 1) if ranges else self.passing
+        passing = self.exact.completed if timed else self.passing
+        outputs = np.minimum(passing, 1) if ranges else passing
         costs = table.insert + table.lookup * (len(self.streams) - 1) + table.emit * outputs.astype(np.float64)
         if not self.has_ranges:
             costs = costs + table.scan * self.exact.completed.astype(np.float64)
         return costs
 
-    def input(self, table: CostTable, *, ranges: bool, whole: bool) -> MultiwayInput:
-        """The operator's input under a cost table.  whole: the budget buys everything, so a condition is not priced."""
+    def input(self, table: CostTable, *, ranges: bool, whole: bool, timed: bool = False) -> MultiwayInput:
+        """The operator's input under a cost table.  whole: the budget buys everything, so a condition is not priced;
+        timed: it is one of time.
+        """
         exact = self.exact
         _ = exact.completed  # refuses what cannot be counted
         return MultiwayInput(
@@ -119,6 +128,6 @@ class MultiwayJoinable(KeyedStreams):
             ts=exact.times,
             key=self.key,
             hashes=self.keys.hashes().copy(),
-            costs=None if whole and not self.has_ranges else self.costs(table, ranges=ranges),
+            costs=None if whole and not self.has_ranges else self.costs(table, ranges=ranges, timed=timed),
             test=self.passes,
         )

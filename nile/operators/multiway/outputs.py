@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 class Combinations:
     """A batch of outputs.  weight: float64 [o], 1 / inclusion probability.
 
-    Combinations: `members` int64 [o, n], the arrival of each stream's tuple.  Ranges: `probing` int64 [o], the
-    arrival that completes them, and ranks [low, high) in each stream's list of its key, int64 [o, n] each, the
-    probing stream's own 0, 0.
+    Combinations: `members` int64 [o, n], the arrival of each stream's tuple, or `places`, its place in that stream.
+    Ranges: `probing` int64 [o], the arrival that completes them, and ranks [low, high) in each stream's list of its
+    key, int64 [o, n] each, the probing stream's own 0, 0.
     """
 
     weight: Array
@@ -26,6 +26,7 @@ class Combinations:
     probing: Array | None = None
     low: Array | None = None
     high: Array | None = None
+    places: Array | None = None
 
     def __len__(self) -> int:
         return int(self.weight.shape[0])
@@ -33,7 +34,8 @@ class Combinations:
     @property
     def ordinals(self) -> tuple[Array, ...]:
         """Of combinations: each stream's members."""
-        return () if self.members is None else tuple(self.members.T)
+        members = self.places if self.members is None else self.members
+        return () if members is None else tuple(members.T)
 
     def first(self, count: int) -> Combinations:
         """The first outputs of the batch."""

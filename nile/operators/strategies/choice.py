@@ -22,16 +22,20 @@ _PARTS, _CLEARLY = ("counts", "keys", "prefix"), 1.1
 """Strategies that may look less far back than the window, and by how much what they find has to be worth more then."""
 _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
 """How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
+_OR = ", or say strategy='summary', which only estimates how many there are"
+"""What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
 
 
 class Choice:
     """The strategy of one run over two streams, chosen when it is first asked for.
 
-    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time.
+    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time; tested:
+    whether each pair is asked a condition besides.
     """
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None) -> None:
+    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, tested: bool = False) -> None:
         self.plan = plan
+        self._tested = tested
         self.clock = clock
         self.prices = machine_prices()
         self.known: int | None = None
@@ -132,7 +136,7 @@ class Choice:
             least = 1.1e-9 * (self._least + self.grant - self.planned)
             raise BudgetError(
                 f"budget: needed {least:.2g} seconds to pass over {self._tuples:,} tuples and find anything; got "
-                f"{self.plan.budget}; allow as much, or say strategy='summary', which only estimates how many there are"
+                f"{self.plan.budget}; allow as much{'' if self._tested else _OR}"
             )
         return chosen.strategy
 

@@ -54,14 +54,16 @@ class StrategyJoin:
     coverage = 1.0
     """Nothing is forgotten."""
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None) -> None:
-        """clock: of the question, under a budget of time.  Raises BudgetError where that finds nothing."""
+    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, tested: bool = False) -> None:
+        """clock: of the question, under a budget of time; tested: whether each pair is asked a condition besides.
+        Raises BudgetError where the time finds nothing.
+        """
         self.plan = plan
         self._joined = joined
         self._tuples = tuple(map(len, joined.streams))
         self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
-        self.choice = Choice(plan, joined, clock)
+        self.choice = Choice(plan, joined, clock, tested=tested)
         self.prices = self.choice.prices
         self._clock = clock
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs

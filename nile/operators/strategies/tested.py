@@ -1,0 +1,94 @@
+"""The pairs of two streams that satisfy a condition over both, within time: pairs as without it, and each asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.clock import Clock
+from nile.operators.inputs.joining import Joinable
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.strategies.join import StrategyJoin, is_planned
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.costs import cost_table, costs_by_tuple
+
+__all__ = ["TestedPairs", "is_tested", "priced_by_tuple"]
+
+Array = np.ndarray[Any, Any]
+
+
+def is_tested(plan: JoinPlan) -> bool:
+    """Whether a plan of a join under a condition asks for the best way in the time there is."""
+    return is_planned(plan) and plan.budget.is_timed
+
+
+def priced_by_tuple(plan: JoinPlan) -> JoinPlan:
+    """The plan, where it does not, as tuples that are taken one by one are priced."""
+    if not is_planned(plan) or is_tested(plan):
+        return plan
+    return replace(plan, strategy="", costs=cost_table(costs_by_tuple()))
+
+
+class TestedPairs:
+    """One run of a plan by a strategy (`StrategyJoin`), which knows of no condition; what it finds is asked.
+
+    What is the best key is told by pairs, and what is an outlier by how many tuples of its key stand in the window,
+    both with the condition left aside.  So are costs; the clock tells what asking takes.
+    """
+
+    coverage = 1.0
+    """Nothing is forgotten."""
+    __test__ = False
+
+    def __init__(self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None = None) -> None:
+        """clock: of the question.  Raises BudgetError where the time finds nothing."""
+        self.plan = plan
+        self._joined = joined
+        left, right = joined.streams
+        self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, tested=True)
+        self._outputs = self._candidates = 0
+
+    def run(self) -> Iterator[Combinations]:
+        """Pairs that satisfy the condition, as they are found."""
+        for found in self._pairs.run():
+            places = np.stack((found.left, found.right), axis=1)
+            self._candidates += len(found)
+            passing = self._joined.test_places(places)
+            places = places[passing]
+            self._outputs += places.shape[0]
+            if places.shape[0]:
+                yield Combinations(weight=found.weight[passing], places=places)
+
+    def explain(self) -> list[str]:
+        """The contestants, one line each; the one that runs is marked."""
+        return self._pairs.explain()
+
+    def expand(self, outputs: Combinations) -> Combinations:
+        """The pairs as they are."""
+        return outputs
+
+    @property
+    def shed(self) -> tuple[int, ...]:
+        """Tuples with a key that were refused."""
+        return self._pairs.shed
+
+    @property
+    def memory(self) -> Memory:
+        """As without the condition."""
+        return self._pairs.memory
+
+    @property
+    def figures(self) -> MultiwayFigures:
+        """What has been done so far; costs are nanoseconds, by the prices, without asking."""
+        told = self._pairs.figures
+        return MultiwayFigures(
+            arrivals=told.arrivals, nulls=told.nulls, admitted=told.admitted, shed=told.shed, outputs=self._outputs,
+            candidates=self._candidates, regions=told.regions, pruned=0, expired=0, evicted=0, granted=told.granted,
+            spent=told.spent, spent_insert=told.spent_insert, spent_hit=told.spent_hit, exact_cost=told.exact_cost,
+            coverage=1.0, forgotten=0, admission=told.admission, sampling_rate=1.0,
+        )  # fmt: skip
