@@ -91,7 +91,9 @@ class BudgetReport:
     read, and of those that helped it to join, from the call to the last batch, excluding the caller's own work in
     between; None if nothing was timed.
     parts: spending by step, as shares of the exact answer's cost: steps of a strategy (read, look, admit, copy, join,
-    count, draw, hand out), or insert and hit.
+    count, draw, hand out), or insert and hit, or, of selections and aggregates, summary and tuples.
+    granted: what there was to spend on the cost clock, as such a share, over time as it was given; None where nothing
+    but a clock or a number of outputs bounded it, or nothing did.
     """
 
     asked: float
@@ -101,6 +103,7 @@ class BudgetReport:
     reproducible: bool = True
     cpu_seconds: float | None = field(default=None, compare=False)
     parts: Mapping[str, float] = field(default_factory=dict, compare=False)
+    granted: float | None = field(default=None, compare=False)
 
 
 def _is_positive(value: object) -> bool:

@@ -59,18 +59,18 @@ class AggregateAnswer(AggregateTable):
         self._asked = asked
         self._read = accounting
         self._stream = stream
-        limit, self._clock = plan.limit, None if plan.limit is None else clock or Clock(plan.limit)
+        limit, self._clock = plan.limit, clock or Clock(plan.limit)
         left = None if limit is None else lambda: limit.amount - self._seconds
         self._run = AggregateRun(plan, asked.data, left)
         self.notes: list[str] = []
         self._costly: tuple[str, ...] = ()
         self._numbers = self._answer()
         self._take_notes()
-        self._took = self._seconds
+        self._took, self._cpu = self._seconds, self._clock.cpu / 1e9
 
     @property
     def _seconds(self) -> float:
-        return 0.0 if self._clock is None else self._clock.elapsed / 1e9
+        return self._clock.elapsed / 1e9
 
     @property
     def plan(self) -> AggregatePlan:
@@ -189,12 +189,14 @@ class AggregateAnswer(AggregateTable):
     @property
     def budget(self) -> BudgetReport:
         """Asked and spent, as shares of what it costs to feed every tuple to every query, or in seconds."""
+        figures, whole = self.figures, self.figures.exact_cost or 1.0
+        parts = {"summary": figures.spent_summary / whole, "tuples": (figures.spent - figures.spent_summary) / whole}
+        share, cpu = figures.budget_spent, self._cpu
         if (limit := self.plan.limit) is not None:
-            spent = self._took
-            return BudgetReport(limit.amount, spent, limit.unit, self.figures.budget_spent, reproducible=False)
+            return BudgetReport(limit.amount, self._took, limit.unit, share, False, cpu, parts)
         asked = math.inf if self.plan.budget is None else self.plan.budget
-        spent = self.figures.budget_spent
-        return BudgetReport(asked=asked, spent=spent, unit="fraction", fraction=spent)
+        granted = None if self.plan.budget is None else figures.granted / whole
+        return BudgetReport(asked, share, "fraction", share, cpu_seconds=cpu, parts=parts, granted=granted)
 
     @property
     def accounting(self) -> Accounting:

@@ -121,7 +121,7 @@ class BoundAggregate:
         Raises ErrorTargetMissed, KeyTypeError, SourceError, TimestampOrderError.  Warns (CostWarning), with both
         costs, when the answer cost more than the plain exact way.
         """
-        clock = None if plan.limit is None else Clock(plan.limit)
+        clock = Clock(plan.limit)
         asked, accounting = self.load(home, exact=plan.is_exact)
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room

@@ -110,7 +110,7 @@ class JoinWorth(Answer):
     def budget(self) -> BudgetReport:
         """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
-        told = report_of(self.plan.budget, self._metered, self._reader.figures.budget_spent)
+        told = report_of(self.plan.budget, self._metered, self._reader.figures)
         if isinstance(self._reader, _RANKED) and told.unit == "outputs":
             told = replace(told, spent=float(self._found.outputs))
         if self.clock is None:

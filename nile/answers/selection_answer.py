@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.answers.answer import SHOWN, Answer
-from nile.operators.drive.clock import Clock
+from nile.operators.drive.clock import Clock, timed
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
@@ -80,7 +80,8 @@ class SelectionAnswer(Answer):
         metered = plan.budget is not None and plan.budget.unit != "fraction"
         self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows, runs=not metered)
         self._metered = MeteredRun(self._operator, speed=speed, clock=clock) if metered else None
-        self._running = self._operator.run() if self._metered is None else self._metered.run()
+        self._clock = Clock.at_rest(plan.budget) if clock is None else clock
+        self._running = timed(self._operator.run() if self._metered is None else self._metered.run(), self._clock)
         self._found: list[Selections] = []
         self._by_query: list[Selections] | None = None
         self._done = False
@@ -150,7 +151,7 @@ class SelectionAnswer(Answer):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches with the tuples of all queries, as they are found."""
-        return map(self._rows, self.outputs())
+        return timed(map(self._rows, self.outputs()), self._clock)
 
     def in_order(self) -> Iterator[pa.RecordBatch]:
         """As `batches`, by the preference: desc values of which most tuples were found first, asc fewest.
@@ -311,10 +312,13 @@ class SelectionAnswer(Answer):
 
         Runs the query to its end.
         """
-        spent = self.figures.budget_spent
+        figures, whole = self.figures, self.figures.exact_cost or 1.0
         if self.plan.budget is None:
-            return BudgetReport(asked=math.inf, spent=spent, unit="fraction", fraction=spent)
-        return report_of(self.plan.budget, self._metered, spent)
+            told = BudgetReport(math.inf, figures.budget_spent, "fraction", figures.budget_spent)
+        else:
+            told = report_of(self.plan.budget, self._metered, figures)
+        parts = {"summary": figures.spent_summary / whole, "tuples": (figures.spent - figures.spent_summary) / whole}
+        return replace(told, cpu_seconds=self._clock.cpu / 1e9, parts=parts)
 
     @property
     def exact_costs(self) -> dict[str, float]:

@@ -35,6 +35,11 @@ class Steps:
         self.looks += 1
         return self.looks * 1_000_000
 
+    @property
+    def cpu(self) -> int:
+        """As many as were counted."""
+        return self.looks * 1_000_000
+
     def pause(self) -> None:
         """It goes on by looks alone."""
 

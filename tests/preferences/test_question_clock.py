@@ -122,6 +122,53 @@ def test_what_was_spent_is_told_by_part_with_cpu_time_beside() -> None:
         assert told.cpu_seconds > 0.0
 
 
+def test_every_kind_of_answer_tells_what_was_granted_and_spent_by_part_with_cpu_time_beside() -> None:
+    db = _database(4_000)
+    db.register("c", pa.table({"ts": np.arange(4_000.0), "k": np.arange(4_000) % 50}), time="ts")
+    asked = (
+        ("SELECT a.k FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW 100", {"insert", "hit"}),
+        (
+            "SELECT a.k FROM a, b WHERE a.k = b.k AND a.k + b.k > 8 WITH PREFERENCE desc a.k WINDOW 100",
+            {"insert", "hit"},
+        ),
+        ("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.k = c.k WITH PREFERENCE desc a.k WINDOW 20", {"insert", "hit"}),
+        ("SELECT k FROM a WHERE k < 9 WITH PREFERENCE desc k WINDOW 100", {"summary", "tuples"}),
+        ("SELECT k, count(*) AS n FROM a WHERE k < 9 GROUP BY k", {"summary", "tuples"}),
+        ("SELECT count(*) AS n FROM a, b WHERE a.k = b.k WINDOW 100", {"insert", "hit"}),
+    )
+    for text, parts in asked:
+        answer = db.sql(f"{text} BUDGET 40 %", costs="engine")
+        answer.to_arrow()
+        told = answer.budget
+        assert set(told.parts) == parts, text
+        assert sum(told.parts.values()) == pytest.approx(told.fraction), text
+        assert told.granted == pytest.approx(0.4, rel=1e-3), text
+        assert 0.0 < told.fraction <= told.granted * (1 + 1e-9), text
+        assert told.cpu_seconds is not None, text
+        assert told.cpu_seconds > 0.0, text
+        timed = db.sql(f"{text} BUDGET 60 SECONDS", costs="engine")
+        timed.to_arrow()
+        assert timed.budget.granted is None, text  # as asked, in seconds
+        assert timed.budget.cpu_seconds == pytest.approx(timed.budget.spent, abs=0.05), text
+
+
+def test_seconds_of_a_selection_are_those_of_what_finds_its_tuples_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks: list[Clock] = []
+
+    def begun(budget: Budget | None) -> Clock:
+        clocks.append(Clock(budget))
+        return clocks[-1]
+
+    monkeypatch.setattr("nile.answers.bound_selection.Clock", begun)
+    answer = _database(40_000).select("a", on="k", predicates={"some": "k < 25"}).run(Budget(seconds=60.0))
+    (clock,) = clocks
+    read = clock.elapsed
+    assert clock.elapsed == read  # nothing is done before it is asked for
+    assert answer.to_arrow().num_rows > 10_000
+    assert clock.elapsed > read
+    assert answer.budget.spent > read / 1e9
+
+
 @pytest.mark.parametrize("costs", ["engine", "machine"])
 @pytest.mark.parametrize("budget", [Budget(seconds=60.0), Budget(deadline=60.0)])
 def test_time_enough_finds_everything_and_all_of_it_is_told(budget: Budget, costs: str) -> None:

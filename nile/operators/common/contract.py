@@ -60,6 +60,10 @@ class Spending(Protocol):
         """Outputs found."""
 
     @property
+    def granted(self) -> float:
+        """What there was to spend, in units of the cost table."""
+
+    @property
     def exact_cost(self) -> float:
         """What the exact answer costs, in units of the cost table."""
 

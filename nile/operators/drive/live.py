@@ -64,7 +64,7 @@ class LiveRun(Generic[Out]):
     def budget(self) -> BudgetReport:
         """Asked and spent so far, in the unit asked in and as a share of the exact cost."""
         asked = self.operator.plan.budget or Budget(fraction=1.0)
-        return report_of(asked, self._meter, self.operator.figures.budget_spent)
+        return report_of(asked, self._meter, self.operator.figures)
 
     def capture(self) -> State:
         """What the operator and the meter hold, between two takes."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any, Generic, Protocol
 
-from nile.operators.common.contract import Operator, Out
+from nile.operators.common.contract import Operator, Out, Spending
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.timed_sample import timed_sample
 from nile.operators.drive.wall_clock import run_live
@@ -181,11 +182,14 @@ def load_kernels(example: Operator[Any]) -> None:
             pass
 
 
-def report_of(asked: Budget, run: _Metering | None, fraction: float) -> BudgetReport:
-    """What was asked and spent; fraction: spent, as a share of the exact cost.  run: None under a fraction."""
+def report_of(asked: Budget, run: _Metering | None, figures: Spending) -> BudgetReport:
+    """What was asked, granted and spent.  run: None under a fraction."""
+    fraction = figures.budget_spent
+    bounded = asked.unit in ("fraction", "share") and 0.0 < figures.granted < inf and figures.exact_cost > 0.0
     return BudgetReport(
-        asked.amount, fraction if run is None else run.spent, asked.unit, fraction, asked.is_reproducible
-    )
+        asked.amount, fraction if run is None else run.spent, asked.unit, fraction, asked.is_reproducible,
+        granted=figures.granted / figures.exact_cost if bounded else None,
+    )  # fmt: skip
 
 
 def _ends(arrivals: int) -> Iterator[int]:
