@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from nile.exact.join.count import count_whole
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
-from nile.experiments.benchmarks.exact.grid import Cell, peak_here
+from nile.experiments.benchmarks.exact.grid import Cell, _row, _some, cells, peak_here
 from nile.experiments.benchmarks.exact.join import joined_table
 from nile.experiments.benchmarks.exact.peaks import peak_of
+from nile.experiments.benchmarks.exact.ranges import compiled
 from nile.experiments.benchmarks.exact.standing import BOUNDED, LATENESS, _Fed, _rows
 from nile.experiments.benchmarks.exact.streams import (
     SECOND,
@@ -94,6 +96,26 @@ def test_a_cell_of_the_grid_is_weighed_with_its_answer(name: str) -> None:
     peak = peak_here(json.dumps({"cell": cell, "name": name, "form": "plain", "paths": []}))
     assert peak is not None
     assert peak >= 60_000 * 12 * 16  # bytes of some of the pairs, of two doubles each
+
+
+@pytest.mark.parametrize("window", [1, 600, 86_400])
+@pytest.mark.parametrize(("asked", "source"), [("count", "Arrow"), ("ranges", "Arrow"), ("ranges", "Parquet")])
+def test_a_cell_of_the_grid_has_one_answer_whoever_is_asked(
+    asked: str, source: str, window: int, tmp_path: Path
+) -> None:
+    library = compiled(tmp_path)
+    row = _row(Cell(window, 16.0, "int32", asked, source, 3_000), library, weighed=False)
+    assert row["rows"] > 3_000
+    assert ("C wall" in row) == (asked == "count" and library is not None)
+    assert row["Nile wall"] > 0.0 < row["DuckDB wall"]
+
+
+def test_the_quick_grid_has_all_that_the_whole_one_has() -> None:
+    some, whole = list(_some()), list(cells())
+    for name in ("window", "matches", "kind", "asked", "source", "streams"):
+        assert {getattr(cell, name) for cell in some} == {getattr(cell, name) for cell in whole}
+    assert {cell.asked for cell in whole if cell.streams == 3} == {"count", "pairs"}
+    assert any(cell[2:5] == ("int32", "count", "Arrow") for cell in some)  # which C counts, too
 
 
 @pytest.mark.parametrize("begin", [0, 5, 25, 1_000])

@@ -294,7 +294,7 @@ def test_the_c_loop_finds_the_records_that_the_kernel_finds(tmp_path: Path) -> N
     library = ranges.compiled(tmp_path)
     if library is None:
         pytest.skip("no C compiler here")
-    theirs = ranges.CJoin(library, data, work.window)
+    theirs = ranges.CJoin(library, ranges.columns_of(data), data.keys, work.window, data.order)
     assert np.array_equal(theirs.records(), records)
     theirs.close()
 

@@ -1,7 +1,8 @@
-"""A grid of shapes of exact joins, from a source to an Arrow table, beside DuckDB's best and Polars.
+"""A grid of shapes of exact joins, from a source to an Arrow table, beside DuckDB's best, Polars and plain C.
 
 Windows, matches a tuple, types of keys, streams, what is asked for, and where the streams lie: one shape is no proof.
-Pairs are asked for in SQL, counts of `db.join`.
+Pairs are asked for in SQL, counts and ranges of `db.join`.  Others have no ranges: they count the pairs that these
+stand for.  The C loop (`ranges`) takes times and whole numbers where they lie, and counts.
 """
 
 from __future__ import annotations
@@ -25,26 +26,28 @@ import pyarrow.parquet as parquet
 
 from nile.engine.database import Database
 from nile.experiments.benchmarks.exact.peaks import peak_of
+from nile.experiments.benchmarks.exact.ranges import CJoin, compiled
 from nile.experiments.benchmarks.exact.streams import window_joins
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
-__all__ = ["Cell", "cells", "grid", "peak_here", "stream_table", "ways_of_duckdb"]
+__all__ = ["Cell", "cells", "grid", "peak_here", "plain_count", "stream_table", "ways_of_duckdb"]
 
 duckdb, pl = lazy("duckdb"), lazy("polars")
 
-TITLE = "exact joins on a grid of shapes, from source to Arrow table, beside DuckDB's best formulation and Polars"
+TITLE = "exact joins on a grid of shapes, from source to Arrow table, beside DuckDB's best formulation, Polars and C"
 SECOND = 1_000_000_000
 WINDOWS = {"1 s": 1, "1 min": 60, "10 min": 600, "1 h": 3_600, "1 d": 86_400}
 MATCHES = (0.0, 0.2, 1.0, 16.0, 480.0)
 KINDS = ("int32", "int64 sparse", "float64", "short text", "long text")
-ASKED = ("count", "pairs")
+ASKED = ("count", "pairs", "ranges")
 SOURCES = ("Arrow", "Parquet")
 TUPLES, BRIEFLY, MOST_PAIRS = 1_000_000, 200_000, 16_000_000
 ROUNDS = 5
 EXPONENT = 0.5
+PLAIN_C = "C"
 _GAP = SECOND // 100  # between tuples of a stream
 
 
@@ -78,14 +81,14 @@ def cells(tuples: int = TUPLES) -> Iterator[Cell]:
         cell = Cell(window, matches, kind, asked, source, min(tuples, int(MOST_PAIRS / max(1.0, matches))))
         if matches <= cell.within:
             yield cell
-            if matches in (0.2, 1.0) and kind == "int32" and window < 3_600:
+            if asked != "ranges" and matches in (0.2, 1.0) and kind == "int32" and window < 3_600:
                 yield cell._replace(streams=3)
 
 
 def _some() -> Iterator[Cell]:
-    """A tenth of the grid, in which every window, number of matches, type of key and source occurs."""
+    """A seventeenth of the grid, in which every window, number of matches, type of key and source occurs."""
     for at, cell in enumerate(cells(BRIEFLY)):
-        if at % 11 == 0:
+        if at % 17 == 0:
             yield cell
 
 
@@ -96,11 +99,13 @@ def grid() -> Result:
 
 
 def _measured(chosen: Iterator[Cell], *, brief: bool = False) -> Result:
-    rows = [_row(cell, weighed=brief or at % 11 == 0) for at, cell in enumerate(chosen)]
+    with TemporaryDirectory() as folder:
+        library = compiled(Path(folder))
+        rows = [_row(cell, library, weighed=brief or at % 11 == 0) for at, cell in enumerate(chosen)]
     measures = [
         Measure.of(f"{name}, {clock}, over {peer}, the worst cell", [min(ratios)], "times", bar, about=_spread(ratios))
-        for name, bar, asked in (("pairs", 1.0, "pairs"), ("counts", 1.0, "count"))
-        for peer in ("DuckDB", "Polars")
+        for name, asked in (("pairs", "pairs"), ("counts", "count"), ("ranges", "ranges"))
+        for peer, bar in (("DuckDB", 1.0), ("Polars", 1.0), (PLAIN_C, 1 / 1.3))
         for clock in ("wall", "cpu")
         for ratios in [[one[f"{peer} {clock}"] / one[f"Nile {clock}"] for one in rows if _has(one, asked, peer)]]
         if ratios
@@ -115,6 +120,11 @@ def _measured(chosen: Iterator[Cell], *, brief: bool = False) -> Result:
             f"keys by Zipf {EXPONENT:g}, as many of them as give the matches; tuples of a stream 10 ms apart",
             "DuckDB with all threads, in the fastest of its formulations in that cell (plain, buckets of two or four "
             "windows, one key where keys are numbers), from the same source; Polars where the whole window joins",
+            "ranges: Nile's records, in which all pairs are, beside DuckDB's count of the pairs, in the fastest of its "
+            "formulations too",
+            "C: counts over int32 keys from Arrow, on one thread: the loop of `nile bench run ranges`, which merges "
+            "the streams, takes keys as the numbers they are, writes the records of ranges and adds them up; left out "
+            "where no compiler is",
             "Parquet: Nile keeps the times of files from the first run on; the run that the peak is of reads them",
             "peak memory: of one run, in a process of its own that has joined 2,000 tuples before, beyond what it held "
             "then; in every tenth cell",
@@ -132,7 +142,7 @@ def _spread(ratios: list[float]) -> str:
     return f"median {median(ratios):.3g}; {reached} of {len(ratios)} cells at 1 or above"
 
 
-def _row(cell: Cell, *, weighed: bool) -> dict[str, Any]:
+def _row(cell: Cell, library: Any, *, weighed: bool) -> dict[str, Any]:
     tables = [stream_table(cell, stream) for stream in range(cell.streams)]
     with TemporaryDirectory() as folder, closing(duckdb.connect()) as connection:
         sources: list[Any] = tables
@@ -142,8 +152,11 @@ def _row(cell: Cell, *, weighed: bool) -> dict[str, Any]:
                 parquet.write_table(table, path)
         ways: dict[str, Callable[[], Any]] = {"Nile": _nile(cell, sources)}
         form, ways["DuckDB"] = _duckdb(cell, connection, sources)
-        if cell.source == "Arrow" and cell.streams == 2 and cell.window * SECOND >= cell.tuples * _GAP:
-            ways["Polars"] = _polars(cell, tables)
+        if cell.source == "Arrow" and cell.streams == 2 and cell.asked != "ranges":
+            if cell.window * SECOND >= cell.tuples * _GAP:
+                ways["Polars"] = _polars(cell, tables)
+            if cell.asked == "count" and cell.kind == "int32" and library is not None:
+                ways[PLAIN_C] = partial(plain_count, cell, tables, library)
         rows = {name: _size(run()) for name, run in ways.items()}
         if len(set(rows.values())) > 1:
             raise ConfigError(f"bench grid, {cell}: needed the same answer from all; got {rows}; report this as a bug")
@@ -181,7 +194,9 @@ def peak_here(given: str) -> int | None:
 
 
 def _size(table: Any) -> int:
-    """Rows of an answer, or the number that a count is."""
+    """Rows of an answer, the number that a count is, or how many pairs ranges stand for."""
+    if "pairs" in table.column_names:
+        return int(pa.compute.sum(table["pairs"]).as_py() or 0)
     return int(table.column(0)[0].as_py()) if table.num_columns == 1 else int(table.num_rows)
 
 
@@ -246,14 +261,28 @@ def _nile(cell: Cell, sources: list[Any]) -> Callable[[], Any]:
     if cell.asked == "count":
         query = db.join(*names, on="k", window=cell.window)
         return lambda: pa.table({"n": [int(query.run().estimate.value)]})
+    if cell.asked == "ranges":
+        ranges = db.join(*names, on="k", window=cell.window).returning("ranges")
+        return lambda: ranges.run().to_arrow()
     text = f"SELECT {_columns(cell)} FROM {', '.join(names)} WHERE {same} WINDOW '{cell.window} s'"
     return lambda: db.sql(text).to_arrow()
 
 
 def _columns(cell: Cell) -> str:
-    if cell.asked == "count":
+    if cell.asked != "pairs":
         return "count(*) AS n"
     return ", ".join(f"{name}.v AS v_{name}" for name in "abc"[: cell.streams])
+
+
+def plain_count(cell: Cell, tables: list[Any], library: Any) -> Any:
+    """The pairs of two streams with int32 keys, counted by the plain C loop."""
+    columns = [table[name].combine_chunks().view(kind).to_numpy() for table in tables
+               for name, kind in (("ts", pa.int64()), ("k", pa.int32()))]  # fmt: skip
+    keys = 1 + max(int(codes.max()) for codes in columns[1::2])
+    join = CJoin(library, columns, keys, cell.window * SECOND)
+    counted = join.count()
+    join.close()
+    return pa.table({"n": [counted]})
 
 
 def _polars(cell: Cell, tables: list[Any]) -> Callable[[], Any]:

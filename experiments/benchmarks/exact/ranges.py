@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,7 @@ from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.store import PIECE, TupleStore
 from nile.summaries.errors import ConfigError
 
-__all__ = ["C_SOURCE", "CJoin", "OnlineJoin", "compiled", "exact_ranges"]
+__all__ = ["C_SOURCE", "CJoin", "OnlineJoin", "columns_of", "compiled", "exact_ranges"]
 
 Array = np.ndarray[Any, Any]
 
@@ -81,6 +81,16 @@ void join_reset(Join *j) {
 }
 
 void join_free(Join *j) { free(j->counts); free(j->until); free(j->slots); free(j); }
+
+/* Of each arrival its stream, by time; of two at one time the left one first. */
+void merge_order(const int64_t *left, int64_t lefts, const int64_t *right, int64_t rights, int8_t *order) {
+    for (int64_t i = 0, j = 0, at = 0; at < lefts + rights; at++) {
+        int8_t side = i == lefts || (j < rights && right[j] < left[i]);
+        order[at] = side;
+        i += 1 - side;
+        j += side;
+    }
+}
 
 /* Runs to arrival `end` or until the output is full; returns how many records were written. */
 int64_t join_run(Join *j, const int8_t *order, int64_t end, int64_t window, Output *out) {
@@ -131,16 +141,24 @@ class _OutputOfC(ctypes.Structure):
 
 
 class CJoin:
-    """The plain C loop over one input.  library: from `compiled`; `records` runs it from nothing."""
+    """The plain C loop over one input.  library: from `compiled`; `records` and `count` run it from nothing.
 
-    def __init__(self, library: ctypes.CDLL, data: JoinInput, window: int) -> None:
+    columns: times (ns, in order) and codes below `keys` (int32) of the left stream, and of the right one.  order: of
+    each arrival its stream; None: by time.
+    """
+
+    def __init__(
+        self, library: ctypes.CDLL, columns: Sequence[Array], keys: int, window: int, order: Array | None = None
+    ) -> None:
         self._library = library
-        self._data = data
         self._window = window
-        self._columns = [
-            np.ascontiguousarray(c) for c in (data.left_ts, data.left.codes, data.right_ts, data.right.codes)
-        ]
-        self._order = np.ascontiguousarray(data.order)
+        self._columns = [np.ascontiguousarray(c) for c in columns]
+        left, _, right, _ = self._columns
+        if order is None:
+            order = np.empty(left.shape[0] + right.shape[0], np.int8)
+            sides = [each for c in (left, right) for each in (c.ctypes.data, c.shape[0])]
+            library.merge_order(*[ctypes.c_void_p(each) for each in (*sides, order.ctypes.data)])
+        self._order = np.ascontiguousarray(order)
         self._out = [np.empty(ROOM, np.int64) for _ in range(3)] + [np.empty(ROOM)]
         self._output = _OutputOfC(*[column.ctypes.data for column in self._out], ROOM)
         library.join_new.restype = ctypes.c_void_p
@@ -148,7 +166,7 @@ class CJoin:
         self._join = ctypes.c_void_p(
             library.join_new(
                 *[ctypes.c_void_p(c.ctypes.data) for c in self._columns],
-                ctypes.c_int64(data.keys),
+                ctypes.c_int64(keys),
                 ctypes.c_int64(self._order.shape[0]),
             )
         )
@@ -169,9 +187,19 @@ class CJoin:
         """All records: float64 [n, 4], which holds numbers of this size exactly."""
         return np.concatenate([np.stack([column[:n] for column in self._out], axis=1) for n in self.blocks()])
 
+    def count(self) -> int:
+        """How many pairs the records stand for."""
+        _, low, high, _ = self._out
+        return sum(int((high[:n] - low[:n]).sum()) for n in self.blocks())
+
     def close(self) -> None:
         """Free what the C side holds."""
         self._library.join_free(self._join)
+
+
+def columns_of(data: JoinInput) -> tuple[Array, Array, Array, Array]:
+    """What a `CJoin` takes of an operator's input."""
+    return data.left_ts, data.left.codes, data.right_ts, data.right.codes
 
 
 class OnlineJoin:
@@ -293,7 +321,7 @@ def exact_ranges() -> Result:
             notes.append("no C compiler on this machine, so no plain C loop to compare with")
             result = race("ranges", TITLE, contestants, work=2 * TUPLES, unit="tuples", bars=bars, notes=notes)
         else:
-            theirs = CJoin(library, data["ranges"], work.window)
+            theirs = CJoin(library, columns_of(data["ranges"]), data["ranges"].keys, work.window, data["ranges"].order)
             if not np.array_equal(records, theirs.records()):
                 raise ConfigError(
                     "bench ranges: needed the same records from the kernel and from the C loop; got others; "
