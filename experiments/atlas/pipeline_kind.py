@@ -18,6 +18,7 @@ from pydantic import Field
 
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Plan, Scan, inputs_of, walk
+from nile.experiments.atlas.due_changes import Event, due
 from nile.experiments.atlas.kinds import Data, Kind, Metric, Options, register
 from nile.experiments.atlas.pipeline_queries import QUERIES, Sales, made, query, read
 from nile.experiments.run.fields import one_of
@@ -29,6 +30,7 @@ _S = 1_000_000_000
 BATCH = 4_096
 LEAST = _S // 20  # ns of CPU that a time is taken over
 SCHEDULINGS = ("nta", "tpa", "ita")
+_DECIMALS = 6  # of prices and their totals
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -59,12 +61,16 @@ class Asked:
 
     def __init__(self, options: PipelineOptions, sales: Sales) -> None:
         self.sales = sales
+        self._query = options.query
+        self._lengths = {"s": round(options.window * _S), "r": round(options.window * _S)}
+        if options.query == "Q5":
+            self._lengths["r"] = round(options.second * _S)
         self.plan: Plan = query(options.query, sales, options.window, options.second)
 
     @cached_property
-    def exact(self) -> list[Changes]:
-        """Every change when it is so, worked out when the first point asks: negative tuples miss none."""
-        return list(self.run(Pipeline(self.plan)))
+    def due(self) -> list[Event]:
+        """Every change when it is so, worked out when the first point asks, by no scheduling that is measured."""
+        return list(due(self._query, self.sales, {name: self._lengths[name] for name in self.streams}))
 
     def run(self, pipeline: Pipeline) -> Iterator[Changes]:
         """What a pipeline tells of the streams that its plan reads, to their end."""
@@ -93,34 +99,50 @@ def _prepare(options: PipelineOptions, seed: int, data: Data | None) -> Asked:
     return Asked(options, sales)
 
 
-def delays(exact: Iterable[Changes], told: Iterable[Changes], end: int) -> Array:
-    """How many ns after it was so each change was told: int64, a change each.
+def delays(exact: Iterable[Event], told: Iterable[Changes], end: int) -> Array:
+    """How many ns after it was so each change was told: int64, a change each; below 0 where it was told too early.
 
     The first telling of a row that comes or goes is that of its first coming or going.  What was not told by `end`
     counts as told then.
     """
-    due: dict[Any, deque[int]] = defaultdict(deque)
-    for key, ts in _events(exact):
-        due[key].append(ts)
+    owed: dict[Any, deque[int]] = defaultdict(deque)
+    for sign, row, ts in exact:
+        owed[(sign, *_rounded(row))].append(ts)
     late = []
-    for key, ts in _events(told):
-        if due[key]:
-            late.append(ts - due[key].popleft())
-    late += [max(end - ts, 0) for waiting in due.values() for ts in waiting]
+    for sign, row, ts in _events(told):
+        waiting = owed[(sign, *_rounded(row))]
+        if waiting:
+            late.append(ts - waiting.popleft())
+    late += [max(end - ts, 0) for waiting in owed.values() for ts in waiting]
     return np.array(late, np.int64)
 
 
-def _events(changes: Iterable[Changes]) -> Iterator[tuple[Any, int]]:
+def _rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Totals may be added up in another order."""
+    return tuple(round(value, _DECIMALS) if isinstance(value, float) else value for value in row)
+
+
+def _events(changes: Iterable[Changes]) -> Iterator[Event]:
+    """What was told but rows that go and come again in one breath."""
+    last: Event | None = None
     for each in changes:
         columns = [column.to_pylist() for column in each.rows.columns]
-        for sign, ts, *row in zip(each.sign.tolist(), each.ts.tolist(), *columns, strict=True):
-            yield (sign, *row), ts
+        for sign, ts, *values in zip(each.sign.tolist(), each.ts.tolist(), *columns, strict=True):
+            event = sign, tuple(values), ts
+            if last is not None and sign > 0 and last == (-1, *event[1:]):
+                last = None
+                continue
+            if last is not None:
+                yield last
+            last = event
+    if last is not None:
+        yield last
 
 
 def _late(asked: Asked, told: Iterable[Changes]) -> Array:
     """How many seconds late each change was told: float64, a change each."""
     end = max(int(asked.sales.streams[name][0][-1]) for name in asked.streams)
-    late: Array = delays(asked.exact, told, end) / _S
+    late: Array = delays(asked.due, told, end) / _S
     return late
 
 
