@@ -1,6 +1,7 @@
 """How many pairs the exact answer of a weighted live join has so far: `common.key_sample`, running.
 
 Kept of each key and level: the sum of its outputs' weights and the variance of drawing among them; levels telescope.
+Of tuples with coins of their own besides: `nile.operators.drive.live_coins`.
 Memory.  Up to `_MOST` of these, about 3 MB; beyond, neighbours in hash are taken for one key and levels are rounded
 down, which only widens the interval.  Sums are added up in the order of outputs, and thinned only after whole blocks
 of outputs, so that the state does not depend on how the input was cut.
@@ -9,11 +10,13 @@ of outputs, so that the state does not depend on how the input was cut.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
+from nile.operators.drive.live_coins import TupleCoins
 from nile.preferences.key_sample import counted, left_out, missing_of
 from nile.summaries.estimate import Estimate
 
@@ -24,6 +27,7 @@ _BLOCK = 1 << 16
 _MOST = 1 << 16
 _FEW = 1 << 13
 _CONFIDENCE = 0.95
+_ENOUGH = 11.7  # parts: of 39 in 40 samples of so many, as of Poisson counts, six or more come in, which claim
 _LARGEST = 1e60
 """No sum of weights comes near it, and its square is a number."""
 
@@ -43,6 +47,7 @@ class LiveSample:
         self._found = 0
         self._keyed = np.zeros(streams, np.int64)
         self._stood_for = np.zeros(streams)
+        self._coins = [TupleCoins() for _ in range(streams)]
         self._drops = False
         self._begin: int | None = None
 
@@ -59,14 +64,25 @@ class LiveSample:
             self._drops = self._drops or bool((inside < 1.0).any())
             self._stood_for[side] = _added(self._stood_for[side], 1.0 / inside)
 
-    def add(self, key: Array, level: Array, weight: Array, pairs: Array) -> None:
-        """Outputs in the order found.  key: uint64 [n], hashes; level: float64 [n]; pairs: int64 [n], behind each."""
+    def add(
+        self, key: Array, level: Array, weight: Array, pairs: Array, coins: Sequence[tuple[Array, Array]] = ()
+    ) -> None:
+        """Outputs in the order found.  key: uint64 [n], hashes; level: float64 [n]; pairs: int64 [n], behind each.
+
+        coins: of each stream, where its tuples have coins, the tuple behind each output (int64 [n]) and that tuple's
+        level times the probability that its coin left it out (float64 [n]).
+        """
+        left = level - 1.0 / weight  # what keys and tuples leave of each output's own, by its weight's square
+        for held, (tuples, share) in zip(self._coins, coins, strict=False):
+            held.add(tuples, share, weight * pairs)
+            left = left - share
+        inner = left * weight**2 if coins else np.maximum(weight * (weight - 1.0 / level), 0.0)
         begin = 0
         while begin < key.shape[0]:
             end = min(key.shape[0], begin + _BLOCK - self._outputs % _BLOCK)
             part = slice(begin, end)
             amount = weight[part] * pairs[part]
-            drawn = np.maximum(weight[part] * (weight[part] - 1.0 / level[part]), 0.0) * pairs[part] ** 2.0
+            drawn = inner[part] * pairs[part] ** 2.0
             self._fresh.append((key[part], level[part], np.stack([amount, drawn], axis=1)))
             self._pending += end - begin
             self._outputs += end - begin
@@ -102,8 +118,12 @@ class LiveSample:
             bits += 1
         self._hash, self._level, self._sums = rows
 
-    def estimate(self, last: int | None) -> Estimate:
-        """The count of pairs, with a 95 % interval (not certified).  last: ts of the newest tuple."""
+    def estimate(self, last: int | None, parts: float = math.inf) -> Estimate:
+        """The count of pairs, with a 95 % interval (not certified).  last: ts of the newest tuple.
+
+        parts: as many equal parts a sample at the same rates varies by, whatever came in: this one varies by no less.
+        Of few, those samples would claim an interval that happened to miss what is heavy: none does.
+        """
         self._fold()
         new = np.ones(self._hash.shape[0], bool)
         new[1:] = self._hash[1:] != self._hash[:-1]
@@ -112,9 +132,19 @@ class LiveSample:
         reached -= (reached - self._sums[:, 0])[new][cell]
         before = reached - self._sums[:, 0]
         whole = np.maximum(np.bincount(cell, (1.0 - self._level) * (reached**2 - before**2)), 0.0)
-        part = whole + np.bincount(cell, self._sums[:, 1])
-        largest = math.sqrt(whole.max(initial=0.0))
-        return counted(float(self._found), self._total, float(part.sum()), self._left_out(last), _CONFIDENCE, largest)
+        coins = [each.spread() for each in self._coins]
+        variance = max(0.0, float(whole.sum() + self._sums[:, 1].sum()) + sum(part for part, _ in coins))
+        largest = math.sqrt(max(whole.max(initial=0.0), *(most for _, most in coins)))
+        found, total = float(self._found), self._total
+        if parts < _ENOUGH:
+            return Estimate(total, min(total, found), math.inf, _CONFIDENCE, False)
+        variance = max(variance, total * total / parts)
+        return counted(found, total, variance, self._left_out(last), _CONFIDENCE, largest)
+
+    def let_go(self, first: Sequence[int]) -> None:
+        """Of each stream, the first tuple that outputs may still come of."""
+        for coins, keep in zip(self._coins, first, strict=True):
+            coins.let_go(keep)
 
     def _left_out(self, last: int | None) -> float:
         """About how many outputs keys that were left out may have."""
@@ -130,6 +160,7 @@ class LiveSample:
             "hash": self._hash, "level": self._level, "sums": self._sums, "outputs": self._outputs,
             "found": self._found, "keyed": self._keyed.copy(), "begin": self._begin, "drops": self._drops,
             "numbers": np.array([self._total, *self._stood_for]),
+            "coins": [coins.capture() for coins in self._coins],
         }  # fmt: skip
 
     def restore(self, held: Held) -> None:
@@ -138,7 +169,8 @@ class LiveSample:
         n = self._hash.shape[0]
         self._level, self._sums = held.array("level", "float64", (n,)), held.array("sums", "float64", (n, 2))
         numbers = held.array("numbers", "float64", (1 + self._stood_for.shape[0],))
-        fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (self._sums, numbers))
+        fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (self._sums[:, 0], numbers))
+        fits = fits and bool((np.abs(self._sums[:, 1]) <= _LARGEST).all())
         if not (fits and ((self._level > 0.0) & (self._level <= 1.0)).all()):
             held.refuse("sums and levels of a sample", "others")
         if (self._hash[1:] < self._hash[:-1]).any():
@@ -147,12 +179,15 @@ class LiveSample:
         self._keyed = held.counts("keyed", self._keyed.shape[0]).copy()
         self._begin, self._drops = held.integer_or_none("begin"), held.flag("drops")
         self._total, self._stood_for = float(numbers[0]), numbers[1:].copy()
+        if held.has("coins"):  # an older one took its tuples' coins for its keys'
+            for coins, part in zip(self._coins, held.parts("coins", len(self._coins)), strict=True):
+                coins.restore(part, _LARGEST)
         held.end()
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._hash.nbytes * 4 + 40 * self._pending
+        return self._hash.nbytes * 4 + 40 * self._pending + sum(coins.nbytes for coins in self._coins)
 
 
 def _added(total: float, amounts: Array) -> float:

@@ -164,6 +164,7 @@ class LiveJoin:
         """All that was pushed has been advanced to: forget keys that went with what a window cannot reach."""
         self._tell_admissions()
         self.join.let_go(self._windows)
+        self.sample.let_go(self.needed_from())
         known = self._table.known
         if known < _LEAST_KEYS or known < 2 * self._held_keys_at_most():
             return
@@ -222,9 +223,13 @@ class LiveJoin:
                 mine = np.flatnonzero(found.side == side)
                 level[mine] = self._admissions_of(side, found.left[mine])
                 key[mine] = self._hashes_of(side, found.left[mine])
-        if self.follower is not None:  # whose coins are not kept: as if keys alone were drawn, which is wider
-            level = 1.0 / found.weight
-        self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs)
+        coins: list[tuple[Array, Array]] = []
+        if self.follower is not None:
+            for side, ordinals in enumerate((found.left, found.right)):
+                at = ordinals - int(self.state.whole[st.ADMISSIONS_GONE + side])
+                admissions, thinned = self.came_by(side)
+                coins.append((ordinals, admissions[at] * (1.0 - thinned[at])))
+        self.sample.add(key, np.clip(level, 1.0 / found.weight, 1.0), found.weight, pairs, coins)
 
     def _roomy_admissions(self, side: int) -> None:
         """Room for the admissions, and coins, of all tuples of a stream that are held."""
@@ -279,7 +284,7 @@ class LiveJoin:
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(float(self.found))
         if self.sampled:
-            return self.sample.estimate(self.last)
+            return self.sample.estimate(self.last, math.inf if self.follower is None else self.follower.parts)
         return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
 
     def capture(self) -> State:

@@ -1,25 +1,43 @@
 """The weighted join of two live streams: a sample of keys, of their tuples and of their pairs, at rates that follow.
 
 Rates, and why the mean is right: `nile.preferences.follow_kernels`.
+What the sample varies by.  Of all arrivals, those that are refused included, what each adds to the variance is summed
+up by the rates that it was met with, which its own coins have not decided: a sample that missed what is rare does not
+show it itself (`foresee`).
 Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from nile.operators.join.sample_kernels import draw, emit, join
-from nile.operators.join.sampling import ALIKE, DEALT, DRAWN, EXPECTED, Sampling
+from nile.operators.join.sampling import (
+    ALIKE,
+    BY_KEY,
+    BY_PAIR,
+    BY_TUPLE,
+    DEALT,
+    DRAWN,
+    EXPECTED,
+    KEYS,
+    MATCHES,
+    SEEN,
+    STANDS,
+    Sampling,
+)
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import held_at, passed, take_arrival, unit
 from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, meet, rates, thinning_of
 from nile.preferences.state import Output, State
 from nile.pyramid.grid.arrays import Side
-from nile.summaries.kernels import U8, kernel, part
+from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
+_MEMORY = 512.0  # arrivals with a key that what tuples stand for is a mean of
 
 
 @part
@@ -32,6 +50,30 @@ def _rates(st: State) -> tuple[float, float, float]:
 def rates_of(st: State) -> tuple[float, float, float]:
     """What the next tuple is given: level of key hashes, probability of its own coin, rate of its outputs."""
     return _rates(st)
+
+
+@inlined
+def _matches(grant: float, st: State) -> float:
+    """How many matches an arrival completes that grants so much, whoever came in."""
+    exact = grant / st.real[js.FRACTION] - st.prices[js.P_INSERT] - st.prices[js.P_LOOKUP]
+    return max(0.0, exact / st.prices[js.P_EMIT])  # type: ignore[no-any-return]
+
+
+@inlined
+def foresee(matches: float, h: np.uint64, level: float, coin: float, rate: float, books: Array) -> None:
+    """What a tuple adds to the variance of totals of samples at such rates, whether it came in or not.
+
+    A tuple with b matches before it and a after it adds (1 / coin - 1) (a + b) ** 2 / level, at most twice that of
+    either square; a is known of those that it met, by what these stand for on average.  Keys share sums by their hash:
+    a 1,024th of the total's square at most is added.  Of each key the root adds up, as levels move: no less than it is.
+    """
+    books[SEEN] += 1.0
+    books[STANDS] += (1.0 / coin - books[STANDS]) / min(books[SEEN], _MEMORY)
+    stands = books[STANDS]
+    books[MATCHES] += matches
+    books[BY_TUPLE] += 2.0 * matches * matches * (1.0 / coin - 1.0 + stands - 1.0) / level
+    books[BY_PAIR] += matches * max(0.0, stands / (level * coin * rate) - 1.0)
+    books[BY_KEY + np.int64(h % U8(KEYS))] += matches * math.sqrt((1.0 - level) / level)
 
 
 @part
@@ -79,12 +121,10 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
             in_hand = real[js.CREDIT] - price * (p.real[EXPECTED] - p.at[DRAWN])
             thinned = p.left_thinned if side == 0 else p.right_thinned
             came = 0.0
-            factor = 1.0
-            drawn = 1.0
+            level, kept, drawn = _rates(st)
+            coins, factor = factors_of(in_hand, entrance, st)
+            kept = min(1.0, coins * kept)
             if below:
-                _, kept, drawn = _rates(st)
-                coins, factor = factors_of(in_hand, entrance, st)
-                kept = min(1.0, coins * kept)
                 if thinned[place] == 0.0 and unit(U8(2 * ordinal + side), salt + 4) < kept:
                     thinned[place] = kept
                 came = thinned[place]
@@ -102,6 +142,10 @@ def follow(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                         real[js.MATCHES] += np.float64(n)
                         real[js.RATE] = affordable(factor * drawn, in_hand - entrance, price * n)
                         draw(real[js.RATE], n, unit(U8(2 * ordinal + side), salt + 5), 0, st, p)
+                if code >= 0:
+                    matches = _matches(grant[w[js.APPLIED] - w[js.ARRIVALS_GONE]] / p.real[DEALT], st)
+                    coin = came if came > 0.0 else kept
+                    foresee(matches, h, level, coin, min(1.0, factor * drawn), p.books)
                 if came == 0.0:
                     levels[place] = 0.0
                 w[js.NOW_TS] = left.ts[at] if side == 0 else right.ts[at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ __all__ = ["Follower", "draws_ranges", "expect", "is_followed", "is_timed"]
 
 Array = np.ndarray[Any, Any]
 _OUTPUTS = 16.0  # outputs
+_LARGEST = 1e60  # of what is held
 _FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
 
 
@@ -81,7 +83,8 @@ class Follower:
             to_come=np.zeros(0), held=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0),
             right_thinned=np.zeros(0),
             changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
-            block=np.zeros((0, 0, sampling.BLOCK_FIELDS), np.int64), books=np.zeros(0), luck=np.zeros(0), share=none,
+            block=np.zeros((0, 0, sampling.BLOCK_FIELDS), np.int64), books=np.zeros(sampling.BY_KEY + sampling.KEYS),
+            luck=np.zeros(0), share=none,
             of=np.zeros((0, 2), np.int64), cells=np.zeros(0), thin=np.zeros(sampling.THIN_FIELDS),
             at=np.array([0, -1, 0, 0], np.int64), real=real,
         )  # fmt: skip
@@ -132,9 +135,21 @@ class Follower:
         """Other room for the coins of a stream's tuples."""
         self.sampling = self.sampling._replace(**{"left_thinned" if side == 0 else "right_thinned": thinned})
 
+    @property
+    def parts(self) -> float:
+        """Of how many equal parts, each in or out by itself, totals at these rates would vary as much: of all tuples,
+        not of those that came in.
+        """
+        books = self.sampling.books
+        matches, variance = float(books[sampling.MATCHES]), float((books[sampling.BY_KEY :] ** 2).sum())
+        variance += float(books[sampling.BY_TUPLE] + books[sampling.BY_PAIR])
+        if variance == 0.0:
+            return math.inf if matches else 0.0
+        return matches * matches / variance
+
     def capture(self) -> State:
         """The place in the sample; the coins of tuples are kept beside their levels."""
-        return {"at": self.sampling.at.copy(), "real": self.sampling.real.copy()}
+        return {name: getattr(self.sampling, name).copy() for name in ("at", "real", "books")}
 
     def restore(self, held: Held) -> None:
         """Be where another one was.  Raises EnvelopeError."""
@@ -143,4 +158,9 @@ class Follower:
         if (at < -1).any() or (at > MOST).any() or not np.isfinite(real).all() or not 0.0 <= real[1] <= 1.0:
             held.refuse("a place in a sample", "another")
         self.sampling.at[:], self.sampling.real[:] = at, real
+        if held.has("books"):  # an older one kept none: from here on
+            books = held.array("books", "float64", self.sampling.books.shape)
+            if not ((books >= 0.0) & (books <= _LARGEST)).all():
+                held.refuse("sums of what tuples add to a variance", "others")
+            self.sampling.books[:] = books
         held.end()

@@ -34,6 +34,10 @@ ROOM, DUE = 0, 1
 # which coins begin anew; records that tuples made lately; all by when the last one came in.
 FORESEEN, PAID, RECORDS, PARTNERED, ANEW, LATELY, MADE = 0, 1, 2, 3, 4, 5, 6
 BOOK_FIELDS = 7
+# `books`, live: matches of all arrivals; what tuples, and pairs, add to the variance of totals; arrivals with a key;
+# what tuples stand for by their coins, on average; and of keys, by their hash, the root of what each adds.
+MATCHES, BY_TUPLE, BY_PAIR, SEEN, STANDS, BY_KEY = 0, 1, 2, 3, 4, 5
+KEYS = 1024
 # `thin`, of two phases: what pairs that were passed were expected to cost, less what they did; reaches in a ns; of the
 # entry in progress, the share of its pairs that is handed out, where the cells of its group begin, and kinds of age.
 OWED, PER_NS, SHARE, CELLS, AGES = 0, 1, 2, 3, 4
@@ -60,7 +64,7 @@ class Sampling(NamedTuple):
     changes: Array  # int64 [CHANGES, 2], ranges: of each time that coins moved, the next ordinals of left and right
     lines: Array  # float64 [k, 2]; of one stratum alone the first two of `real`; ranges: [2, 2], of either stream
     block: Array  # int64 [2, k, 4], pairs
-    books: Array  # float64 [7], ranges
+    books: Array  # float64 [7], ranges; [BY_KEY + KEYS], live
     luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
     share: Array  # float64 [s, k], two phases; [0, 0] where all pairs that are drawn are handed out
     of: Array  # int64 [k, 2], two phases: where the cells of a stratum's group begin, and its kinds of age
