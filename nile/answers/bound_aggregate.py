@@ -17,6 +17,7 @@ from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
 from nile.operators.inputs.shared_grid import SharedSummary
+from nile.operators.strategies.least import refuse_below_a_pass
 from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import cost_table
@@ -122,6 +123,7 @@ class BoundAggregate:
         costs, when the answer cost more than the plain exact way.
         """
         clock = Clock(plan.limit)
+        refuse_below_a_pass(plan.limit, home, [(self.stream, home.time_column(self.stream))], "aggregate")
         asked, accounting = self.load(home, exact=plan.is_exact)
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room

@@ -27,6 +27,7 @@ from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
+from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
 from nile.operators.strategies.ranked import can_rank, first_told, is_outlier_join
 from nile.operators.strategies.worth import check_worth, worth_of
 from nile.preferences.budget import Budget
@@ -284,6 +285,8 @@ class BoundJoin:
         """
         plan = self.asked_once(home, budget)
         clock = Clock(plan.budget)
+        keyed = list(zip(self.streams, self.keys, strict=True))
+        refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
         plain = self.plan(budget)
         if as_it_comes and not self.worths and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))

@@ -15,6 +15,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
+from nile.operators.strategies.least import refuse_below_a_pass
 from nile.preferences.clock import Pace
 from nile.summaries.costs import selection_costs
 from nile.summaries.errors import ConfigError, CostWarning
@@ -111,6 +112,7 @@ class BoundSelection:
         """
         plan = self.plan(budget)
         clock = Clock(plan.budget)
+        refuse_below_a_pass(plan.budget, home, [(self.stream, self.on)], "selection")
         answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed, clock=clock)
         answer.room = home.room
         clock.pause()

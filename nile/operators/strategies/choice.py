@@ -9,10 +9,10 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
+from nile.operators.strategies.least import INSTEAD, too_little
 from nile.operators.strategies.looking import Look, span_of
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.reach import reaches
-from nile.summaries.errors import BudgetError
 
 __all__ = ["WHOLE", "Choice"]
 
@@ -22,8 +22,6 @@ _PARTS, _CLEARLY = ("counts", "keys", "prefix"), 1.1
 """Strategies that may look less far back than the window, and by how much what they find has to be worth more then."""
 _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
 """How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
-_OR = ", or say strategy='summary', which only estimates how many there are"
-"""What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
 
 
 class Choice:
@@ -133,11 +131,8 @@ class Choice:
             return "exact" if self.plan.is_exact and self.plan.preference != "asc" else "counts"
         chosen = choose(self.candidates, self.planned, 0.0 if self.clock is not None else self.prices.start)
         if self.clock is not None and chosen.cost > self.planned:
-            least = 1.1e-9 * (self._least + self.grant - self.planned)
-            raise BudgetError(
-                f"budget: needed {least:.2g} seconds to pass over {self._tuples:,} tuples and find anything; got "
-                f"{self.plan.budget}; allow as much{'' if self._tested else _OR}"
-            )
+            least = self._least + self.grant - self.planned
+            raise too_little(least, self._tuples, self.plan.budget, "" if self._tested else INSTEAD)
         return chosen.strategy
 
     @property

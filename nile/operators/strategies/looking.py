@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from nile.exact.state.lent import roomy
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.admitted import Admitted, Side
 from nile.operators.strategies.distinct import distinct_of, paired_of
+from nile.operators.strategies.prices import Prices
 from nile.summaries.hashing import KeyHasher, key_words
 from nile.summaries.heavy import pa
 from nile.summaries.key_types import is_hashed
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.strategies.strategy_kernels")
 
-__all__ = ["Look", "span_of"]
+__all__ = ["Look", "looks_at", "span_of"]
 
 Array = np.ndarray[Any, Any]
 _LEAST_SLOTS, _MOST_SLOTS = 12, 17
@@ -53,13 +55,11 @@ class Look:
         streams = joined.streams
         self.tuples = tuple(map(len, streams))
         self.nulls = tuple(one.key.null_count for one in streams)
-        wanted = [min(_SEEN, max(_FEWEST, n // _ONE_IN)) for n in self.tuples]
-        bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(wanted))) - 1 + fine))
+        self.every, bits = _sampling(self.tuples, fine=fine)
         self.shift = 64 - bits
         self.slots = 1 << bits
         self.seed = _secret_seed(streams[0].hasher, seed)
         self._seeds = np.random.Generator(np.random.PCG64([seed & 0xFFFFFFFF, 7]))
-        self.every = tuple(max(1, n // seen) for n, seen in zip(self.tuples, wanted, strict=True))
         counts = np.zeros((2, self.slots), np.int32)
         ends: list[tuple[int, int]] = []
         self._noted: list[Array] = []
@@ -289,6 +289,21 @@ class Look:
     def _coin_seed(self, side: int) -> int:
         # Hashes add their seed: seeds near each other would give the coins of one stream's tuples to the other's.
         return (self.seed * 0x9E3779B9 + (side + 1) * 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
+
+
+def looks_at(tuples: Sequence[int], hashed: Sequence[bool], prices: Prices) -> float:
+    """ns of a look at streams of so many tuples, before they are read.  hashed: whether their keys are text."""
+    every, bits = _sampling(tuples)
+    looked = [-(-n // one_in) for n, one_in in zip(tuples, every, strict=True)]
+    texts = sum(n for n, text in zip(looked, hashed, strict=True) if text)
+    return prices.seen * sum(looked) + prices.weigh * (1 << bits) + prices.taken * texts
+
+
+def _sampling(tuples: Sequence[int], *, fine: bool = False) -> tuple[tuple[int, ...], int]:
+    """(one tuple in how many of each stream is looked at, the binary logarithm of the slots)."""
+    wanted = [min(_SEEN, max(_FEWEST, n // _ONE_IN)) for n in tuples]
+    bits = max(_LEAST_SLOTS, min(_MOST_SLOTS, int(np.log2(max(wanted))) - 1 + fine))
+    return tuple(max(1, n // seen) for n, seen in zip(tuples, wanted, strict=True)), bits
 
 
 def span_of(joined: Joinable) -> int:

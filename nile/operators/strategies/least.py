@@ -1,0 +1,81 @@
+"""The least time that may find anything, a pass over the input: told before it is read, where it says how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nile.operators.inputs.home import Home
+from nile.operators.strategies.looking import looks_at
+from nile.operators.strategies.machine_prices import machine_prices
+from nile.operators.strategies.prices import Prices
+from nile.preferences.budget import Budget
+from nile.streams.source import CountedSource
+from nile.summaries.errors import BudgetError
+from nile.summaries.key_types import is_hashed
+
+__all__ = ["INSTEAD", "refuse_below_a_pass", "too_little"]
+
+INSTEAD = ", or say strategy='summary', which only estimates how many there are"
+"""What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
+_ROOM = 1.1
+"""How much more than the prices say is told to be enough."""
+
+
+def _by_strategy(prices: Prices, hashed: bool) -> float:
+    return prices.look + hashed * prices.words
+
+
+def _by_tuple(prices: Prices, hashed: bool) -> float:
+    return prices.seen + prices.counting(1.0) + prices.listing(1.0) + _by_strategy(prices, hashed)
+
+
+_STEPS: dict[str, Callable[[Prices, bool], float]] = {
+    "auto": _by_strategy,
+    "": _by_tuple,
+    "promise": _by_tuple,
+    "selection": lambda prices, hashed: prices.seen + _by_strategy(prices, hashed),
+    "aggregate": lambda prices, _: prices.look,
+}
+"""ns of a tuple that is passed over, by what is asked: a join by one of its strategies, which refuses it by its key;
+one that takes tuples one by one, and counts and lists each; a selection, which counts values; an aggregate."""
+
+
+def too_little(least: float, tuples: int, budget: Budget, instead: str = "") -> BudgetError:
+    """What to say of a budget of time below a pass over so many tuples, which takes `least` ns by the prices."""
+    return BudgetError(
+        f"budget: needed at least {_ROOM * least / 1e9:.2g} seconds to pass over {tuples:,} tuples and find anything; "
+        f"got {budget}; allow as much{instead}"
+    )
+
+
+def refuse_below_a_pass(
+    budget: Budget | None, home: Home, places: Sequence[tuple[str, str]], asked: str, instead: str = ""
+) -> None:
+    """Raises BudgetError where a budget of time is surely over before the input was gone through once.
+
+    places: of each stream its name and the column that is its key; asked: one of `_STEPS`, of others nothing is known.
+    Surely: were all of it in memory and its times looked at before; what is told to be enough is priced as of what it
+    is read from.  Of a source that cannot say how many rows it has, or whose conditions leave parts of a file unread,
+    nothing is told before.
+    """
+    if budget is None or not budget.is_timed or asked not in _STEPS:
+        return
+    read = {place: home.manager(*place) for place in dict.fromkeys(places)}
+    rows = {}
+    for place, one in read.items():
+        count = one.source.rows if isinstance(one.source, CountedSource) and one.spec.where is None else None
+        if count is None:
+            return
+        rows[place] = count
+    prices, step = machine_prices(), _STEPS[asked]
+    tuples = sum(rows[place] for place in places)
+    passing = sum(rows[place] * step(prices, is_hashed(read[place].key_type)) for place in places)
+    once = {place[0]: place for place in places}.values()
+    granted = 1e9 * budget.amount * (tuples if budget.unit == "seconds_per_tuple" else 1)
+    if granted >= passing + prices.table * sum(rows[place] for place in once):
+        return
+    least = prices.begin + passing
+    least += sum(rows[place] * prices.reading(read[place].reads, is_hashed(read[place].key_type)) for place in once)
+    if asked == "auto":
+        least += looks_at([rows[place] for place in places], [is_hashed(read[p].key_type) for p in places], prices)
+    raise too_little(least, tuples, budget, instead)

@@ -1,0 +1,129 @@
+"""The least time that a pass over the input takes is told before it is read, whatever is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nile
+from nile.operators.strategies.least import refuse_below_a_pass
+from nile.preferences.budget import Budget
+from nile.streams.manager import StreamManager
+from nile.summaries.errors import BudgetError
+
+N = 20_000
+ASKED = {
+    "pair": ("SELECT a.v FROM a, b WHERE a.k = b.k WINDOW '9 s' WITH PREFERENCE {} a.k", 2),
+    "condition": ("SELECT a.v FROM a, b WHERE a.k = b.k AND a.v < b.v WINDOW '9 s' WITH PREFERENCE {} a.k", 2),
+    "three": ("SELECT a.v FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW '9 s' WITH PREFERENCE {} a.k", 3),
+    "self": ("SELECT x.v FROM a x, a y WHERE x.k = y.k WINDOW '9 s' WITH PREFERENCE {} x.k", 2),
+    "selection": ("SELECT * FROM a WHERE k < 3 WITH PREFERENCE {} k", 1),
+    "of a join": ("SELECT count(*) AS n FROM a, b WHERE a.k = b.k WINDOW '9 s' WITH PREFERENCE {} a.k", 2),
+}
+AGGREGATES = ("SELECT count(*) AS n, avg(v) AS m FROM a", "SELECT k, sum(v) AS s FROM a WHERE v < .5 GROUP BY k")
+SHORT = (Budget(seconds=1e-6), Budget(deadline=1e-6))
+
+
+def tables(n: int = N) -> dict[str, pa.Table]:
+    made = {}
+    for seed, name in enumerate("abc"):
+        rng = np.random.default_rng(seed)
+        made[name] = pa.table({"t": np.arange(n) * 1.0, "k": rng.integers(0, 50, n), "v": rng.random(n)})
+    return made
+
+
+def database(make: Callable[[str, pa.Table], Any]) -> nile.Database:
+    db = nile.connect()
+    for name, table in tables().items():
+        db.register(name, make(name, table), time="t")
+    return db
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream can be read."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(StreamManager, "whole", refuse)
+    monkeypatch.setattr(StreamManager, "batches", refuse)
+
+
+def in_memory(_: str, table: pa.Table) -> Any:
+    return table
+
+
+def refused(db: nile.Database, text: str, budget: Budget, tuples: int) -> float:
+    with pytest.raises(BudgetError) as told:
+        db.sql(text, budget=budget, costs="machine").to_arrow()
+    found = re.fullmatch(
+        rf"budget: needed at least (\S+) seconds to pass over {tuples:,} tuples and find anything; got {budget}; "
+        r"allow as much(, or say strategy='summary', which only estimates how many there are)?",
+        str(told.value),
+    )
+    assert found, str(told.value)
+    return float(found[1])
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("preference", ["desc", "asc", "weighted"])
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_budget_below_a_pass_is_refused_before_anything_is_read(kind: str, preference: str, tmp_path: Path) -> None:
+    def in_file(name: str, table: pa.Table) -> Any:
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        return str(tmp_path / f"{name}.parquet")
+
+    text, streams = ASKED[kind]
+    for budget in SHORT:
+        least = [refused(database(make), text.format(preference), budget, streams * N) for make in (in_memory, in_file)]
+        assert 1e-5 < least[0] < least[1] < 0.2  # files cost more to read
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("text", AGGREGATES)
+def test_so_is_an_aggregate(text: str) -> None:
+    for budget in SHORT:
+        assert 1e-5 < refused(database(in_memory), text, budget, N) < 0.2
+
+
+@pytest.mark.usefixtures("unread")
+def test_time_a_tuple_is_told_in_all() -> None:
+    text, streams = ASKED["three"]
+    refused(database(in_memory), text.format("desc"), Budget(seconds_per_tuple=1e-9), streams * N)
+    with pytest.raises(AssertionError, match="it was read"):
+        database(in_memory).sql(text.format("desc"), budget=Budget(seconds_per_tuple=1e-6)).to_arrow()
+
+
+@pytest.mark.parametrize("kind", ["condition", "three", "selection"])
+def test_what_cannot_be_counted_before_is_read_and_then_told(kind: str) -> None:
+    def rows(_: str, table: pa.Table) -> Any:
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from table.to_batches()
+
+        return batches
+
+    text, _ = ASKED[kind]
+    result = database(rows).sql(text.format("weighted"), budget=SHORT[0])
+    result.to_arrow()
+    told = [each for each in result.warnings if each.startswith("budget: needed more than ")]
+    (least,) = [float(each.split(" seconds")[0].removeprefix("budget: needed more than ")) for each in told]
+    assert 0.0 < least <= 1.06 * result.budget.spent  # told to two digits
+    assert "over before anything was looked for; allow more" in told[0]
+
+
+def test_of_a_stream_whose_own_condition_leaves_rows_unread_nothing_is_told() -> None:
+    db = nile.connect()
+    db.register("a", tables()["a"], time="t", where="k < 3")
+    refuse_below_a_pass(SHORT[0], db._names, [("a", "k")], "selection")
+    with pytest.raises(BudgetError, match="20,000 tuples"):
+        refuse_below_a_pass(SHORT[0], database(in_memory)._names, [("a", "k")], "selection")
+    refuse_below_a_pass(SHORT[0], database(in_memory)._names, [("a", "k")], "keys")
+    refuse_below_a_pass(Budget(0.1), database(in_memory)._names, [("a", "k")], "selection")
