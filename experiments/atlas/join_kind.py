@@ -180,7 +180,7 @@ def _sized(options: JoinOptions) -> dict[str, object]:
 
 def _operator(options: JoinOptions) -> str:
     if options.method not in PREFERRING:
-        return f"hash-keys, {options.preference}" if options.method == "hash-keys" else options.method
+        return options.method if options.preference == "desc" else f"{options.method}, {options.preference}"
     if _plan(options, 0).is_exact:
         return "plain probe"
     by = f" by {options.guide}" if options.method == "nile" else ""
