@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 from nile.exact.join.count import count_whole
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import window_join
-from nile.experiments.benchmarks.exact.grid import Cell, _row, _some, cells, peak_here
+from nile.experiments.benchmarks.exact.grid import Cell, _row, _some, cells, ended, peak_here
 from nile.experiments.benchmarks.exact.join import joined_table
 from nile.experiments.benchmarks.exact.peaks import peak_of
 from nile.experiments.benchmarks.exact.ranges import compiled
@@ -108,6 +110,20 @@ def test_a_cell_of_the_grid_has_one_answer_whoever_is_asked(
     assert row["rows"] > 3_000
     assert ("C wall" in row) == (asked == "count" and library is not None)
     assert row["Nile wall"] > 0.0 < row["DuckDB wall"]
+
+
+def test_a_formulation_that_is_hopeless_is_not_waited_for() -> None:
+    with closing(duckdb.connect()) as connection:
+
+        def asked(count: int) -> int:
+            text = (
+                f"SELECT count(*) FROM range({count}) a, range({count}) b WHERE hash(a.range) = hash(b.range + 1) % 7"
+            )
+            return int(connection.sql(text).fetchall()[0][0])
+
+        assert not ended(connection, lambda: asked(2_000_000), 0.05)
+        assert ended(connection, lambda: asked(10), 60.0)
+        assert ended(connection, lambda: asked(10), float("inf"))
 
 
 def test_the_quick_grid_has_all_that_the_whole_one_has() -> None:
