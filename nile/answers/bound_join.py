@@ -12,7 +12,7 @@ from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
 from nile.base.names import names_given
-from nile.exact.join.form import TOLD
+from nile.exact.join.form import RULE, RULE_OF_MANY
 from nile.expressions.conditions import Condition, Value
 from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
@@ -340,7 +340,7 @@ class BoundJoin:
         keys = " = ".join(place.keyed for place in self.places)
         exactly = "every tuple probes"
         if is_chain_join(plan) and not can_rank(plan):
-            exactly = TOLD["chain"]
+            exactly = RULE if len(self.places) == 2 else RULE_OF_MANY
         elif self.is_pair and is_outlier_join(plan):
             exactly = "tuples that may have partners are counted, then outliers' pairs made"
         how = f"by {plan.method}, {plan.preference} first, guided by {plan.guide}"

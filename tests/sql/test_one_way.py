@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nile
-from nile.exact.join.wjoin import TOLD
+from nile.exact.join.form import RULE, RULE_OF_MANY
 from nile.execution.approximate.run import approximate
 from nile.execution.options import Options
 from nile.execution.statement.builder import QueryBuilder, read_query
@@ -136,7 +136,7 @@ def test_explain_names_the_same_operator(window: float | None) -> None:
     db = database(streams("whole"))
     by_sql, built, _ = asked(db, window)
     for told in (by_sql.explain(), built.explain(), db.join("a", "b", on="k", window=window).explain()):
-        assert TOLD["chain"] in told.replace("\n      ", " ")
+        assert RULE in told.replace("\n      ", " ")
 
 
 @pytest.mark.parametrize("preference", [None, "desc", "weighted"])
@@ -236,7 +236,7 @@ def test_joins_of_any_streams_under_any_condition_are_one(names: str, where: str
             one.applied for one in result.accounts
         ]
     for told in (by_sql.explain(), built.explain(), query.explain()):
-        assert TOLD["chain"] in told.replace("\n      ", " ")
+        assert (RULE if len(names) == 2 else RULE_OF_MANY) in told.replace("\n      ", " ")
     if where in ("", OWN):
         ranges = query.returning("ranges").run()
         assert sorted(places(ranges.expand(), ordinals)) == sorted(rows)

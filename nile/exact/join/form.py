@@ -10,7 +10,7 @@ import numpy as np
 from nile.exact.join.parts import SIZE
 from nile.exact.join.threads import cores
 
-__all__ = ["LONG", "MOST", "SHORT", "TOLD", "UNBOUND", "Form", "chosen", "near", "size_of"]
+__all__ = ["LONG", "MOST", "RULE", "RULE_OF_MANY", "SHORT", "TOLD", "UNBOUND", "Form", "chosen", "near", "size_of"]
 
 Array = np.ndarray[Any, Any]
 LONG = 2 * SIZE
@@ -21,6 +21,16 @@ MOST = 2**31 - 1
 """Tuples that lists have numbers for."""
 
 UNBOUND = "all of either stream is in the window"
+RULE = (
+    f"chains, {SIZE:,} tuples at a time on each core, from {LONG:,} tuples on where no more than {SHORT:,} lie in a "
+    "window and there is a second core; else lists of each key's tuples, without those whose key the other stream has "
+    "not where these are a fifth or more"
+)
+"""What the form of two whole streams on a key is chosen by, in words; of more streams there is one."""
+RULE_OF_MANY = (
+    "chains, as more than two streams share a key: each tuple probes those of its key as it arrives; tuples whose key "
+    "a stream has not are left out first, where a fifth or more are such"
+)
 TOLD = {
     "chain": "window join chain: each tuple probes those of its key as it arrives (forward evaluation)",
     "few-nested": "window join few-nested: no equal keys to hash, each tuple probes as it arrives (forward evaluation)",

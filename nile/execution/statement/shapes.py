@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nile.exact.join.form import LONG, SHORT, TOLD, UNBOUND, Form, chosen, near
-from nile.exact.join.parts import SIZE
+from nile.exact.join.form import LONG, RULE, RULE_OF_MANY, TOLD, UNBOUND, Form, chosen, near
 from nile.exact.join.threads import cores
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.joining import Side, is_text, joins_by
@@ -67,16 +66,9 @@ def _foreseen(engine: Engine, join: Join) -> Told:
         return Told((f"join of {names}: {how}",), {"join": names, "form": None, "how": how})
     known, values = _known(engine, join)
     if len(join.inputs) > 2:
-        line = (
-            f"join of {names}: chains, as more than two streams share a key: each tuple probes those of its key as it "
-            "arrives; tuples whose key a stream has not are left out first, where a fifth or more are such"
-        )
+        line = f"join of {names}: {RULE_OF_MANY}"
         return Told((line, known, _NO_PRICE), {"join": names, "form": "chain", **values, "forecast_ms": None})
-    rule = (
-        f"join of {names}: chains, {SIZE:,} tuples at a time on each core, from {LONG:,} tuples on where no more than "
-        f"{SHORT:,} lie in a window and there is a second core; else lists of each key's tuples, without those "
-        "whose key the other stream has not where these are a fifth or more"
-    )
+    rule = f"join of {names}: {RULE}"
     tuples, within = values["tuples"], values["within"]
     window = _window(join)
     certain = tuples is not None and (tuples < LONG or within is not None or window is None or cores() == 1)
