@@ -245,6 +245,7 @@ def test_a_live_stream_decides_what_of_it_is_state() -> None:
     given |= {"_refused"}  # of a push: empty between two
     given |= {"_carried"}  # the schema of rows that came last, found out again
     given |= {"threads"}  # of this machine
+    given |= {"asked"}  # of a query over what is registered: nothing of what is pushed
     assert not repaired._manager._refused
     assert set(vars(repaired._manager)) == given | {"accounting", "_next_ordinal", "_rejected", "_late", "distinct"}
     assert set(vars(checked._order)) == {"_stream", "_last", "_count"}
