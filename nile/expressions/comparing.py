@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nile.expressions.tree import Comparison
+from nile.expressions.tree import MIRRORED, Comparison
 from nile.summaries.heavy import pa, pc
 
 __all__ = ["compared", "further"]
@@ -33,7 +33,7 @@ def _numbers(operator: Comparison, left: Value, right: Value) -> Value:
     if _is_number(right):
         return _with(operator, left, right)
     if _is_number(left):
-        return _with(_MIRRORED[operator], right, left)
+        return _with(MIRRORED[operator], right, left)
     if operator in ("=", "<>"):
         equal = pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
         return equal if operator == "=" else pc.invert(equal)
@@ -41,9 +41,6 @@ def _numbers(operator: Comparison, left: Value, right: Value) -> Value:
         left, right = right, left
     less = pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
     return less if operator in ("<", ">") else pc.invert(less)
-
-
-_MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _with(operator: Comparison, value: Value, number: pa.Scalar) -> Value:

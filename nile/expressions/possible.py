@@ -13,6 +13,7 @@ from typing import Any
 
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.tree import (
+    MIRRORED,
     Between,
     Column,
     Compare,
@@ -29,7 +30,6 @@ from nile.summaries.heavy import pa
 
 __all__ = ["Ends", "may_be"]
 
-_TURNED: dict[Comparison, Comparison] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _DENIED: dict[Comparison, Comparison] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
 
 
@@ -75,7 +75,7 @@ def may_be(node: Node, truth: bool, ends: Mapping[str, Ends]) -> bool:
 def _may_compare(node: Compare, truth: bool, ends: Mapping[str, Ends]) -> bool:
     operator, column, other = node.operator, node.left, node.right
     if not isinstance(column, Column):
-        operator, column, other = _TURNED[operator], node.right, node.left
+        operator, column, other = MIRRORED[operator], node.right, node.left
     if not isinstance(column, Column) or columns_of(other) or column.name not in ends:
         return True
     known = ends[column.name]

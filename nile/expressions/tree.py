@@ -19,6 +19,8 @@ Kind = Literal[
 brackets are lists of values, null[] of nothing but NULLs."""
 
 Comparison = Literal["=", "<>", "<", "<=", ">", ">="]
+MIRRORED: dict[Comparison, Comparison] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The same comparison with its sides exchanged."""
 Operator = Literal["+", "-", "*", "/", "%"]
 Function = str
 """One of `SPECIAL`, or of the table of plain functions."""
@@ -256,6 +258,25 @@ def conjuncts(node: Node | None) -> tuple[Node, ...]:
     if isinstance(node, Logic) and node.operator == "AND":
         return tuple(part for item in node.items for part in conjuncts(item))
     return (node,)
+
+
+def comparisons_of(node: Node, column: str) -> Iterator[tuple[Comparison, Constant]]:
+    """A conjunct as comparisons of a column (on the left) with constants; none where it is something else, or <>."""
+    if isinstance(node, Compare) and node.operator != "<>":
+        left, right = node.left, node.right
+        if isinstance(left, Column) and left.name == column and isinstance(right, Constant):
+            yield node.operator, right
+        elif isinstance(right, Column) and right.name == column and isinstance(left, Constant):
+            yield MIRRORED[node.operator], left
+    elif (
+        isinstance(node, Between)
+        and isinstance(node.item, Column)
+        and node.item.name == column
+        and isinstance(node.low, Constant)
+        and isinstance(node.high, Constant)
+    ):
+        yield ">=", node.low
+        yield "<=", node.high
 
 
 def conjunction(conditions: Sequence[Node]) -> Node | None:

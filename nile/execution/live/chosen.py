@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from nile.expressions.tree import Column, Compare, Constant, Logic, Node
+from nile.expressions.tree import MIRRORED, Column, Compare, Constant, Logic, Node
 from nile.summaries.heavy import pa
 
 __all__ = ["ByValue", "Sought", "chosen", "sought"]
 
 Array = np.ndarray[Any, Any]
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _EXACT = 1 << 53
 
 
@@ -40,11 +39,11 @@ def sought(condition: Node) -> tuple[Sought, ...]:
 
 
 def _compared(node: Node) -> Sought | None:
-    if not isinstance(node, Compare) or node.operator not in _TURNED:
+    if not isinstance(node, Compare) or node.operator == "<>":
         return None
     left, right, operator = node.left, node.right, node.operator
     if isinstance(left, Constant):
-        left, right, operator = right, left, _TURNED[operator]  # type: ignore[assignment]
+        left, right, operator = right, left, MIRRORED[operator]  # type: ignore[assignment]
     if not isinstance(left, Column) or not isinstance(right, Constant):
         return None
     value = right.value

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from nile.exact.plan.algebra import Reach
 from nile.exact.state.held import MOST
-from nile.expressions.tree import Between, Column, Compare, Constant, Node, conjuncts
+from nile.expressions.tree import MIRRORED, Between, Column, Compare, Constant, Node, conjuncts
 from nile.sql.columns import OverItem, SortKey
 from nile.sql.plan import Over
 
 __all__ = ["placed_by", "ranks_of", "reach_of"]
 
 _RANKS = ("row_number", "rank", "dense_rank")
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def placed_by(plan: Over) -> tuple[tuple[Node, ...], tuple[SortKey, ...]]:
@@ -89,7 +88,7 @@ def _cut(plan: Over, condition: Node | None) -> tuple[str, int] | None:
             case Compare(operator, Column(name), Constant(int(value))) if name in ranked:
                 most = _at_most(ranked[name], operator, value)
             case Compare(operator, Constant(int(value)), Column(name)) if name in ranked:
-                most = _at_most(ranked[name], _MIRRORED.get(operator, ""), value)
+                most = _at_most(ranked[name], MIRRORED[operator], value)
         if most is not None:
             return most[0], max(0, min(most[1], MOST))
     return None

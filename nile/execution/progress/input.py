@@ -12,7 +12,7 @@ import numpy as np
 from nile.base.durations import NS_PER_SECOND
 from nile.execution.approximate.attributes import conditions_told
 from nile.execution.values import all_of
-from nile.expressions.tree import Between, Column, Compare, Constant, In, Node, conjuncts
+from nile.expressions.tree import Column, Compare, Constant, In, Node, comparisons_of, conjuncts
 from nile.operators.history.keys import ProbeKeys
 from nile.operators.history.ruling import NOWHERE, runs_without
 from nile.pyramid.history.history import History
@@ -33,7 +33,6 @@ __all__ = ["Histories", "Kept", "bounded", "check_stream", "keys_of", "own_colum
 
 Array = np.ndarray[Any, Any]
 
-_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INT64 = 2**63 - 1
 _NEAR = 1_000  # ns: how far a float of seconds may be rounded
 
@@ -182,31 +181,12 @@ def bounded(stream: Stream, kind: pa.DataType) -> tuple[int | None, int | None, 
     rest: list[Node] = []
     for part in conjuncts(stream.where):
         exact = True
-        for operator, constant in _comparisons(part, f"{stream.alias}.{stream.time}"):
+        for operator, constant in comparisons_of(part, f"{stream.alias}.{stream.time}"):
             low, high, sure = _range(operator, constant, kind)
             since, until, exact = max(since, low), min(until, high), exact and sure
-        if not exact or not list(_comparisons(part, f"{stream.alias}.{stream.time}")):
+        if not exact or not list(comparisons_of(part, f"{stream.alias}.{stream.time}")):
             rest.append(part)
     return (None if since == -_INT64 else since), (None if until == _INT64 else until), all_of(*rest)
-
-
-def _comparisons(node: Node, time: str) -> Iterator[tuple[str, Constant]]:
-    """A conjunct as comparisons of the time column with constants; none where it is something else."""
-    if isinstance(node, Compare) and node.operator in _FLIPPED:
-        left, right = node.left, node.right
-        if isinstance(left, Column) and left.name == time and isinstance(right, Constant):
-            yield node.operator, right
-        elif isinstance(right, Column) and right.name == time and isinstance(left, Constant):
-            yield _FLIPPED[node.operator], left
-    elif (
-        isinstance(node, Between)
-        and isinstance(node.item, Column)
-        and node.item.name == time
-        and isinstance(node.low, Constant)
-        and isinstance(node.high, Constant)
-    ):
-        yield ">=", node.low
-        yield "<=", node.high
 
 
 def _range(operator: str, constant: Constant, kind: pa.DataType) -> tuple[int, int, bool]:

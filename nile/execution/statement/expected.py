@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from nile.expressions.tree import Between, Column, Compare, Constant, In, Like, Logic, Node, Not
+from nile.expressions.tree import MIRRORED, Between, Column, Compare, Constant, In, Like, Logic, Node, Not
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Stream, inputs_of
 from nile.summaries.errors import NileError
@@ -27,7 +27,6 @@ __all__ = ["Counts", "Expected", "expected"]
 _KEEPS = {"=": 0.1, "<>": 0.9}
 _RANGE = 1 / 3
 _DISTINCT_SHARE = 0.1
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FIRST, _LAST = 1, (1 << 64) - 1
 """Numbers of values; 0 is that of null."""
 _WEIGHT = {"source": 0, "summary": 1, "rule": 2}
@@ -178,12 +177,12 @@ def _range(node: Node) -> tuple[str, Any, Any, tuple[int, int]] | None:
         if isinstance(node.item, Column) and isinstance(node.low, Constant) and isinstance(node.high, Constant):
             return node.item.name, node.low.value, node.high.value, (0, 0)
         return None
-    if not isinstance(node, Compare) or node.operator not in _TURNED:
+    if not isinstance(node, Compare) or node.operator in ("=", "<>"):
         return None
-    operator: str = node.operator
+    operator = node.operator
     column, value = node.left, node.right
     if isinstance(value, Column):
-        operator, column, value = _TURNED[operator], value, column
+        operator, column, value = MIRRORED[operator], value, column
     if not (isinstance(column, Column) and isinstance(value, Constant)) or value.value is None:
         return None
     if operator in (">", ">="):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nile.expressions.tree import Column, Compare, Logic, Node, columns_of, conjuncts
+from nile.expressions.tree import MIRRORED, Column, Compare, Logic, Node, columns_of, conjuncts
 from nile.sql import plan as ops
 from nile.sql.plan import Plan, Query
 from nile.summaries.errors import ConfigError
@@ -19,7 +19,6 @@ from nile.summaries.errors import ConfigError
 __all__ = ["reduced"]
 
 _MADE = "a condition on what many rows make (HAVING, OVER, a subquery that is compared)"
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FALLS = {"count": (">", ">="), "max": (">", ">="), "min": ("<", "<=")}
 """Comparisons with a number that a subset satisfies only where the whole does."""
 
@@ -178,12 +177,12 @@ def _falls(test: Node, made: dict[str, tuple[_Source, ...]], scaled: bool) -> bo
         return True
     if isinstance(test, Logic):
         return all(_falls(each, made, scaled) for each in test.items)
-    if not isinstance(test, Compare) or test.operator not in _FLIPPED:
+    if not isinstance(test, Compare) or test.operator in ("=", "<>"):
         return False
     one, other = test.left, test.right
-    operator: str = test.operator
+    operator = test.operator
     if not (isinstance(one, Column) and one.name in made):
-        one, other, operator = other, one, _FLIPPED[operator]
+        one, other, operator = other, one, MIRRORED[operator]
     if not isinstance(one, Column) or one.name not in made or made.keys() & set(columns_of(other)):
         return False
     return all(operator in _FALLS.get(by, ()) and not (scaled and by == "count") for _, by in made[one.name])

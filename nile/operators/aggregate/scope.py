@@ -19,14 +19,13 @@ from nile.base.cells import parse_instant
 from nile.base.durations import NS_PER_SECOND
 from nile.base.times import TIME_LIMIT
 from nile.expressions.conditions import Condition, parse_condition
-from nile.expressions.tree import Between, Column, Compare, Comparison, Constant, In, Logic, Node, columns_of
+from nile.expressions.tree import MIRRORED, Between, Column, Compare, Constant, In, Logic, Node, columns_of
 from nile.summaries.errors import ConfigError
 from nile.summaries.heavy import pa, pc
 
 __all__ = ["Scope", "conjuncts", "contradiction", "grid_column", "instant", "read_conditions", "scope_of"]
 
 Array = np.ndarray[Any, Any]
-_TURNED: dict[Comparison, Comparison] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,7 @@ def _ranges(node: Node) -> list[tuple[str, Any, bool, Any, bool]]:
         return []
     column, constant, operator = node.left, node.right, node.operator
     if isinstance(column, Constant):
-        column, constant, operator = constant, column, _TURNED[operator]
+        column, constant, operator = constant, column, MIRRORED[operator]
     if not isinstance(column, Column) or not isinstance(constant, Constant) or constant.value is None:
         return []
     value = constant.value

@@ -24,6 +24,7 @@ from nile.expressions.tree import (
     Not,
     children_of,
     columns_of,
+    comparisons_of,
     conjunction,
     conjuncts,
     rename,
@@ -37,7 +38,6 @@ _COMPARES = (Between, Column, Compare, Constant, In, Like, Logic, Not)
 """Of these alone a condition is that what is equal satisfies alike: -0.0 as 0.0."""
 _FROM = {"left": (0,), "anti": (0,), "mark": (0,), "right": (1,), "semi": (0, 1)}
 """Whose conditions in an outer join their partners must satisfy."""
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _MOST = (1 << 63) // 1_000 - 1
 """Microseconds of the latest time."""
 
@@ -147,17 +147,10 @@ def _further(source: Stream, known: Times, own: Times, before: int, after: int) 
         yield "<=", value
 
 
-def _bounds(where: Node | None, name: str) -> Iterator[tuple[str, int]]:
+def _bounds(where: Node | None, name: str) -> Iterator[tuple[Comparison, int]]:
     """(operator, microseconds) of the conditions that bound it by a time."""
     for each in conjuncts(where):
-        found: list[tuple[str, Node, Node]] = []
-        if isinstance(each, Between):
-            found = [(">=", each.item, each.low), ("<=", each.item, each.high)]
-        elif isinstance(each, Compare):
-            found = [(each.operator, each.left, each.right), (_TURNED.get(each.operator, ""), each.right, each.left)]
-        for operator, column, bound in found:
-            if not isinstance(column, Column) or column.name != name or not isinstance(bound, Constant):
-                continue
-            if operator in _TURNED and bound.kind == "timestamp" and isinstance(bound.value, int):
-                for one in ("<=", ">=") if operator == "=" else (operator,):
-                    yield one, bound.value
+        for operator, bound in comparisons_of(each, name):
+            if bound.kind == "timestamp" and isinstance(bound.value, int):
+                both: tuple[Comparison, ...] = ("<=", ">=")
+                yield from ((one, bound.value) for one in (both if operator == "=" else (operator,)))
