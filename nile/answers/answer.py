@@ -18,6 +18,7 @@ from nile.answers.tabular import held_together
 from nile.base.room import within
 from nile.base.show import first_rows, render
 from nile.base.writing import place_given, write
+from nile.operators.common.total_bounds import TotalBounds
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Step, Wanted
 from nile.report.pages.notebook import in_a_notebook, worded
@@ -205,6 +206,16 @@ class Answer(ABC):
 
         None: unknown.
         """
+        return None
+
+    @property
+    def bounds(self) -> TotalBounds | None:
+        """Of a join: how many outputs the exact answer has, by sketches of all tuples.  None of other answers."""
+        return None
+
+    @property
+    def bounds_at_once(self) -> TotalBounds | None:
+        """`bounds`, where they take no time to speak of; else None."""
         return None
 
     @property

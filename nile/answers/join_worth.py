@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from nile.answers.answer import Answer
@@ -13,6 +14,7 @@ from nile.answers.tabular import cheaper_as_ranges
 from nile.base.room import within
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
+from nile.operators.common.total_bounds import TotalBounds, total_bounds
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
@@ -25,6 +27,7 @@ from nile.summaries.estimate import Estimate
 
 __all__ = ["JoinWorth"]
 
+_AT_ONCE = 1 << 20  # tuples whose sketches take some 40 ms: no one has to ask for these
 _RANKED = (RankedJoin, RankedCombinations)
 """Joins that give their outputs in order, and count them first."""
 
@@ -94,6 +97,25 @@ class JoinWorth(Answer):
         if not self._is_sample or cut:
             return Estimate(found, found, math.inf, 1.0, True)
         return self._found.count()
+
+    @cached_property
+    def bounds(self) -> TotalBounds:
+        """How many outputs the exact answer has, by sketches of all tuples: at most, and about.
+
+        Whatever the budget and the preference; nothing of the query runs.  A pass over the streams, which no budget
+        pays for (`seconds` says what it took); again for nothing.
+        """
+        streams, plan = self.streams, self.plan
+        return total_bounds(
+            [one.ts for one in streams], [one.key for one in streams], plan.window,
+            tested=not self._streams.has_ranges, seed=plan.seed,
+        )  # fmt: skip
+
+    @property
+    def bounds_at_once(self) -> TotalBounds | None:
+        """`bounds`, where they take no time to speak of; else None."""
+        known = "bounds" in self.__dict__ or sum(len(one) for one in self.streams) <= _AT_ONCE
+        return self.bounds if known else None
 
     @property
     def overall(self) -> Estimate:
@@ -167,8 +189,14 @@ class JoinWorth(Answer):
         return (
             f"estimate: needed a sample of several keys for an interval; got {found:,} outputs under a budget of "
             f"{plan.budget}, of which very few stand for most, or which miss many tuples, so how many outputs "
-            "there are at most is unknown; allow more budget",
+            f"there are at most is unknown{self._bounded()}; allow more budget",
         )
+
+    def _bounded(self) -> str:
+        """Where to find in sketches what a sample does not say."""
+        told = self.bounds_at_once
+        at_most = "`bounds` says it by" if told is None else f"it is at most {told.most:,.0f} by"
+        return f" from them ({at_most} sketches of all tuples)"
 
     def _cheaper(self) -> tuple[str, ...]:
         plan, joined = self.plan, self._streams

@@ -15,6 +15,7 @@ from typing import Any
 from nile.answers.answer import SHOWN
 from nile.answers.python_rows import text, tuples
 from nile.base.durations import parse_duration
+from nile.operators.common.total_bounds import TotalBounds
 from nile.preferences.budget import BudgetReport
 from nile.report.pages.notebook import in_a_notebook, worded
 from nile.streams.accounting import Accounting
@@ -68,6 +69,11 @@ class Run(ABC):
     @property
     def estimate(self) -> Estimate | None:
         """The number of outputs of the exact answer, or the value of a single aggregate; None: as many as there are."""
+        return None
+
+    @property
+    def bounds(self) -> TotalBounds | None:
+        """Of outputs of a join that are the rows: how many there are, by sketches of all tuples; else None."""
         return None
 
     @property

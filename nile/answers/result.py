@@ -16,6 +16,7 @@ from nile.answers.tabular import held_if_room, refuse_beyond_memory
 from nile.base.contiguous import contiguous
 from nile.base.explained import Explained, ExplainedAs
 from nile.base.room import each_within, within
+from nile.operators.common.total_bounds import TotalBounds
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.report.pages.plot import Plot
@@ -326,6 +327,11 @@ class Result(Answer):
     def overall(self) -> Estimate:
         """As `estimate`."""
         return self.estimate
+
+    @property
+    def bounds(self) -> TotalBounds | None:
+        """Of the pairs of an approximate join, by sketches of all tuples: how many there are (`JoinAnswer.bounds`)."""
+        return self._finished().bounds
 
     @property
     def coverage(self) -> float:

@@ -18,6 +18,7 @@ from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
+from nile.operators.common.total_bounds import TotalBounds
 from nile.operators.drive.clock import timed
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.plan import Filter, Join, Limit, Preference, Project, Query, Sort
@@ -210,6 +211,16 @@ class ApproximateRun(Run):
         return Estimate.between(rows, low, high)
 
     @property
+    def bounds(self) -> TotalBounds | None:
+        """Of the outputs of a join, where they are the rows: how many there are, by sketches of all tuples."""
+        return self._answer.bounds if self._has_pairs else None
+
+    @property
+    def _has_pairs(self) -> bool:
+        shape = self._prepared.shape
+        return shape.group is None and not any(isinstance(step, Filter) for step in shape.above)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What should be known before the rows are used."""
         return self._answer.warnings
@@ -222,6 +233,8 @@ class ApproximateRun(Run):
         if estimate is not None and estimate.low < estimate.high:
             high = "?" if estimate.high == float("inf") else f"{estimate.high:,.6g}"
             parts.append(f"estimate {estimate.value:,.6g}, from {estimate.low:,.6g} to {high}")
+            if self._has_pairs and (bounds := self._answer.bounds_at_once) is not None:
+                parts.append(f"by sketches {bounds.words}")
         if self.coverage < 1.0:
             parts.append(f"coverage {self.coverage:.3g}")
         return ", ".join(parts)
