@@ -210,8 +210,12 @@ def _by_key(group: Array, key: Array, level: Array, total: Array, within: Array,
     """What keys add that are in or out whole.
 
     total: of the weighted amounts, within: their variance among a key's outputs (apart: counted by itself); of
-    outputs, or of all of one key and level together, which come to the same.
+    outputs, or of all of one key and level together, which come to the same.  O(n) where no key was dropped, else
+    O(n log n).
     """
+    if not apart and (level == 1.0).all():
+        none = np.zeros(groups)
+        return np.bincount(group, within, groups), none, none > 0.0, none
     order = np.lexsort((level, key, group))
     d, x, g, key = level[order], total[order], group[order], key[order]
     first = np.ones(key.shape[0], bool)

@@ -174,8 +174,7 @@ class BoundJoin:
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
-        paired = self.is_pair or (len(self.places) == 2 and plan.budget.is_timed and plan.preference != "weighted")
-        suits = paired and plan.preferred and plan.first is None and not plan.is_exact
+        suits = (self.is_pair or plan.budget.is_timed) and plan.preferred and plan.first is None and not plan.is_exact
         fades = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
         suits = suits and not fades  # what is counted before it is made tells no ages
         timed = plan.budget.unit in ("seconds", "deadline")
@@ -286,7 +285,8 @@ class BoundJoin:
         plan = self.asked_once(home, budget)
         clock = Clock(plan.budget)
         keyed = list(zip(self.streams, self.keys, strict=True))
-        refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
+        planned = plan.strategy if len(keyed) == 2 or not plan.strategy else "several"
+        refuse_below_a_pass(plan.budget, home, keyed, planned, INSTEAD if self.is_pair else "")
         plain = self.plan(budget)
         if as_it_comes and not self.worths and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))

@@ -109,7 +109,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else metered
         super().__init__(
             joined, plan, self._join, running, names=("left", "right"), aliases=aliases, key=key, speed=speed,
-            clock=clock, repeats=standing is None,
+            clock=clock, repeats=standing is None, counted=not isinstance(self._join, StrategyJoin | ComingRun),
         )  # fmt: skip
 
     def pairs(self) -> Outputs:
@@ -316,8 +316,6 @@ class ComingAnswer(JoinAnswer):
     join, such as `accounting`, waits for the streams' ends; `close` lets go of them before.  Kept: the streams, and
     what was found, up to a share of the machine's memory.
     """
-
-    counted_as_found = False
 
     def __init__(
         self, joined: ComingPair, plan: JoinPlan, *, key: str, clock: Clock | None, aliases: tuple[str, ...]

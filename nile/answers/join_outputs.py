@@ -106,8 +106,6 @@ class JoinOutputs(JoinWorth, Generic[Out]):
     """
 
     joined: Any
-    counted_as_found = True
-    """Whether outputs of a sample are counted while they are found, so that they need not be kept for it."""
     announces = False
     """Whether it warns (CostWarning), with both costs, when it has run and cost more than the exact answer would."""
 
@@ -124,9 +122,11 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         speed: float,
         clock: Clock | None = None,
         repeats: bool = True,
+        counted: bool = True,
     ) -> None:
         """names: of the streams in columns; aliases: in expressions; clock: of the question, under a budget of time;
-        repeats: whether a plan over the same streams finds the same again.
+        repeats: whether a plan over the same streams finds the same again; counted: whether outputs of a sample are
+        counted while they are found, so that they need not be kept for it.
         """
         self._plan = plan
         self._streams = joined
@@ -138,11 +138,11 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         self.names = names
         self.aliases = aliases
         sampled = plan.method == "nile" and plan.preference == "weighted" and not plan.is_exact
-        self._repeats = repeats and self._metered is None
+        self._repeats = repeats and self._metered is None and plan.budget.is_reproducible
         self._found = KeptOutputs(
             timed(_begun(weakly(self._told), running.run() if isinstance(running, MeteredRun) else running), clock),
             weakly(self._once_more), weakly(self._size),
-            weakly(self._counted) if self.counted_as_found and sampled and plan.strategy in ("", "promise") else None,
+            weakly(self._counted) if counted and sampled else None,
             repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" and plan.strategy in ("", "promise") else 3) + 8,
         )  # fmt: skip

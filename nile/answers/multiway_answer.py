@@ -23,9 +23,11 @@ from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
 from nile.operators.strategies.ranked import can_rank
+from nile.operators.strategies.several import TimedCombinations
 from nile.operators.strategies.tested import TestedPairs, is_tested, priced_by_tuple
 from nile.preferences.key_sample import KeySample
 from nile.report.accuracy.reporting import Wanted
+from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
@@ -39,6 +41,7 @@ __all__ = ["MultiwayAnswer"]
 
 Array = np.ndarray[Any, Any]
 _TOLD_APART = 1 << 22  # combinations behind records
+_TIMED = TestedPairs, TimedCombinations
 
 
 class MultiwayAnswer(JoinOutputs[Combinations]):
@@ -65,7 +68,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         self._summaries = summaries
         self._untold = 0.0  # what records that were not told apart may hide
         running: Iterator[Combinations] | MeteredRun[Combinations]
-        self._join: MultiwayJoin | ExactCombinations | TestedPairs
+        self._join: MultiwayJoin | ExactCombinations | TestedPairs | TimedCombinations
         plan = priced_by_tuple(plan)
         if standing is not None:
             self._join, running = standing
@@ -76,7 +79,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             self._join = ExactCombinations(plan, joined)
             running = self._join.run()
         elif is_tested(plan):
-            self._join = TestedPairs(plan, joined, clock)
+            timed = TestedPairs if len(names) == 2 else TimedCombinations
+            self._join = timed(plan, joined, clock)
             running = self._join.run()
         else:
             prices = {"whole": buys_everything(plan), "timed": plan.budget.is_timed or plan.budget.unit == "share"}
@@ -126,6 +130,13 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         )
 
     @property
+    def estimate(self) -> Estimate:
+        """As of every join; known where all were counted before any was written."""
+        found = super().estimate
+        whole = self._join.whole if isinstance(self._join, TimedCombinations) else None
+        return found if whole is None else Estimate.exact(float(whole))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """As of every join; and of the first outputs, where they are not the most promising for certain."""
         told, plan = super().warnings, self.plan
@@ -172,8 +183,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
 
     @property
     def strategy(self) -> str:
-        """As of two streams: the contestants in the time there is, in words; "" for other runs."""
-        return "\n".join(self._join.explain()) if isinstance(self._join, TestedPairs) else ""
+        """As of two streams: what runs in the time there is, beside its contestants, in words; "" for other runs."""
+        return "\n".join(self._join.explain()) if isinstance(self._join, _TIMED) else ""
 
     @property
     def borrows(self) -> bool:
@@ -190,6 +201,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     def _sample(self, parts: list[Combinations]) -> KeySample:
         if isinstance(self._join, MultiwayJoin):
             return combination_sample(self._join, parts)
+        if isinstance(self._join, _TIMED):
+            return self._join.sample(parts)
         every = self.members()
         return KeySample(every.weight, np.ones(every.key.shape[0]), every.key)
 

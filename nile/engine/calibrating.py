@@ -24,6 +24,7 @@ from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.forecast import Admission, Work, best_keys, sampled_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES, Curve, Prices, along
+from nile.operators.strategies.several import KeyCombinations
 from nile.operators.strategies.telling import by_stratum, told
 from nile.preferences.budget import Budget
 from nile.summaries.hashing import key_words
@@ -87,6 +88,7 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     found["named"], found["far"] = _named(), _far()
     number, text = (_a_pair(_TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
     found["repeat"] = max(_LEAST, text - number)
+    found |= _several()
     return replace(PRICES, **found)
 
 
@@ -126,9 +128,11 @@ def _spread(n: int, keys: int) -> list[Array]:
     return [column.to_numpy() << 32 for column in _keys(n, keys, text=False)]
 
 
-def _database(n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False) -> Database:
+def _database(
+    n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False, streams: str = "ab"
+) -> Database:  # fmt: skip
     db = Database()
-    for seed, name in enumerate("ab"):
+    for seed, name in enumerate(streams):
         ts = pa.array(np.arange(n) * _GAP).cast(pa.timestamp("ns"))
         db.register(name, make({"ts": ts, "k": _column(n, keys, seed, text=text)}), time="ts")
     return db
@@ -328,6 +332,22 @@ def _far() -> Curve:
         (float(knot), max(_LEAST, (price - priced[0]) * _PARTNERS**0.5))
         for knot, price in zip(_WITHIN, priced, strict=True)
     )
+
+
+def _several() -> dict[str, float]:
+    """What a tuple and a member of a combination of three streams cost, in the time there is."""
+    keys, ample = 1 << 12, Budget(seconds=3600.0)
+    ts = tuple(np.arange(_MANY >> 1) * _GAP for _ in range(3))
+    codes = tuple(_column(_MANY >> 1, _MANY >> 5, seed, text=False).to_numpy() for seed in range(3))
+    listed = _ns(lambda: KeyCombinations(ts, codes, _GAP << 10), 3, cold=True)
+    db = _database(_TUPLES >> 1, keys, streams="abc")
+    few, all_ = (
+        db.join(*"abc", on="k", window=window).prefer("desc").using(costs="machine")
+        for window in (1e-9, 4e-9 * keys * _GAP)
+    )
+    rows = max(1, _asked(all_, ample) - _asked(few, ample))
+    member = (_ns(lambda: _asked(all_, ample), 3) - _ns(lambda: _asked(few, ample), 3)) / (len(ts) * rows)
+    return {"clique": listed / sum(map(len, ts)), "member": max(_LEAST, member)}
 
 
 def _drawn(found: KeyPairs, rate: float) -> int:

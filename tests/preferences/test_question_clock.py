@@ -58,7 +58,10 @@ def test_what_the_caller_does_between_batches_is_not_charged_but_by_a_deadline()
 def test_a_deadline_expects_to_be_slowed_as_it_was_or_as_others_want_the_cores() -> None:
     for waited, crowds, slow in ((0, (1.0, 1.0), 1), (60, (1.0, 1.0), 4), (0, (1.0, 4.0), 2.5), (20, (3.0, 3.0), 3)):
         now, held, told = _Now(), _Now(), iter(crowds)
-        clock = Clock(Budget(deadline=1.0), cpu=now, wall=now, waited=held, crowd=lambda told=told: next(told))  # type: ignore[misc]
+        clock = Clock(
+            Budget(deadline=1.0), cpu=lambda now=now, held=held: now.ns - held.ns, wall=now, waited=held,  # type: ignore[misc]
+            crowd=lambda told=told: next(told),  # type: ignore[misc]
+        )  # fmt: skip
         now.ns, held.ns = 80, waited
         assert clock.worked == 80 - waited
         assert clock.crowded == slow
@@ -66,6 +69,14 @@ def test_a_deadline_expects_to_be_slowed_as_it_was_or_as_others_want_the_cores()
     clock = Clock(Budget(seconds=1.0), cpu=now, wall=now, waited=lambda: 40, crowd=lambda: 8.0)
     now.ns = 80
     assert (clock.worked, clock.crowded) == (80, 1.0)  # CPU time is its own
+
+
+def test_a_core_was_had_for_as_long_as_it_worked_whatever_waiting_is_told() -> None:
+    now = _Now()
+    clock = Clock(Budget(deadline=1.0), cpu=lambda: now.ns // 4, wall=now, waited=lambda: 2 * now.ns, crowd=lambda: 1.0)
+    now.ns = 80
+    assert clock.worked == 20
+    assert clock.crowded == 4.0
 
 
 def test_where_others_want_the_cores_a_deadline_plans_less(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +215,18 @@ def test_time_that_finds_nothing_is_refused_before_a_row_is_looked_for() -> None
         for budget in (Budget(seconds=1e-6), Budget(deadline=1e-6)):
             with pytest.raises(BudgetError, match=r"needed .* seconds to pass over 40,000 tuples and find anything"):
                 query.prefer(preference).run(budget)
+
+
+@pytest.mark.parametrize("preference", ["desc", "asc", "weighted"])
+def test_so_it_is_where_a_core_is_hardly_had_once_time_is_over(
+    preference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Clock, "crowded", 1e6)  # what is left over of nothing is little, however it is divided
+    query = _database(2_000).join("a", "b", on="k", window="1 s").using(costs="machine").prefer(preference)
+    for where in (None, "a.t < b.t"):
+        one = query if where is None else _database(2_000).join("a", "b", on="k", window="1 s", where=where)
+        with pytest.raises(BudgetError, match="to pass over 4,000 tuples"):
+            one.using(costs="machine").prefer(preference).run(Budget(deadline=3e-4))
 
 
 def test_selections_and_joins_of_three_have_the_same_clock() -> None:

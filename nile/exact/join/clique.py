@@ -19,7 +19,7 @@ import numpy as np
 
 from nile.summaries.errors import MemoryRefused
 
-__all__ = ["ExactClique"]
+__all__ = ["ExactClique", "refuse_uncountable"]
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 16
@@ -118,12 +118,7 @@ class ExactClique:
         most, whole = importlib.import_module("nile.exact.join.count_kernels").count_cliques(
             self.times, self.stream, codes, window, held, completed, standing
         )
-        if most >= _MOST or whole >= _MOST_OF_ALL:
-            raise MemoryRefused(
-                f"join of {streams} streams: needed fewer than 2**53 combinations of one tuple, and 2**62 of all; "
-                f"got about {most:.2g} and {whole:.2g}; name a shorter window, or a condition on one stream that "
-                "leaves fewer tuples"
-            )
+        refuse_uncountable(most, whole, streams)
         return completed, standing
 
     @property
@@ -162,3 +157,14 @@ class ExactClique:
         for last, out in self.members():
             counts += np.bincount(last[test(out)], minlength=counts.shape[0])
         return counts
+
+
+def refuse_uncountable(most: float, whole: float, streams: int) -> None:
+    """Raises MemoryRefused where one tuple of so many streams completes 2**53 combinations or more, which no double can
+    number, or all 2**62."""
+    if most >= _MOST or whole >= _MOST_OF_ALL:
+        raise MemoryRefused(
+            f"join of {streams} streams: needed fewer than 2**53 combinations of one tuple, and 2**62 of all; "
+            f"got about {most:.2g} and {whole:.2g}; name a shorter window, or a condition on one stream that "
+            "leaves fewer tuples"
+        )

@@ -62,8 +62,11 @@ class Clock:
 
     @property
     def worked(self) -> int:
-        """ns so far in which a core was had, or none was wanted."""
-        return max(1, self.elapsed - (self._waited() - self._before if self._deadline else 0))
+        """ns so far in which a core was had, or none was wanted: at least those that the CPU worked."""
+        if not self._deadline:
+            return max(1, self.elapsed)
+        # What a system says of waiting is not exact, and may be more than all there was.
+        return max(1, min(self.elapsed, self.cpu), self.elapsed - (self._waited() - self._before))
 
     @property
     def crowded(self) -> float:

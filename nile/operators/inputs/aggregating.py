@@ -22,6 +22,8 @@ from nile.summaries.heavy import pa, pc
 __all__ = ["Asked", "grouped", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
+_DENSE = 4
+"""Numbers a tuple up to which a table by them costs less than sorting."""
 
 
 class Asked:
@@ -167,16 +169,30 @@ def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, i
         array = value.of(columns.batch, where=where) if value.columns else _constant(value, n, where)
         arrays.append(array)
         codes = KeyTable().encode(array, where=f"{where}, by '{value.text}'").codes.astype(np.int64) + 1
-        key = key * (int(codes.max()) + 1) + codes
-        _, key = np.unique(key, return_inverse=True)
-        key = key.reshape(-1)
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    number = np.empty(order.shape[0], np.int32)
-    number[order] = np.arange(order.shape[0], dtype=np.int32)
-    rows = pa.array(first[order])
+        key, first = _numbered(key * (int(codes.max()) + 1) + codes)
+    rows = pa.array(first)
     named = {value.text: array.take(rows) for value, array in zip(by, arrays, strict=True)}
-    return number[place.reshape(-1)], int(order.shape[0]), named
+    return key.astype(np.int32), int(first.shape[0]), named
+
+
+def _numbered(key: Array) -> tuple[Array, Array]:
+    """(which of the distinct keys each is, by first appearance, where each of these appears first): int64 [n], [keys].
+
+    key: int64 [n], from 0 on.  O(n) where they are not far apart, else O(n log n).
+    """
+    n, above = key.shape[0], int(key.max()) + 1
+    if above <= _DENSE * n:
+        first = np.full(above, n)
+        first[key[::-1]] = np.arange(n - 1, -1, -1)
+        known, place = np.flatnonzero(first < n), key
+        first = first[known]
+    else:
+        known, first, place = np.unique(key, return_index=True, return_inverse=True)
+        above, known, place = known.shape[0], np.arange(known.shape[0]), place.reshape(-1)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(above, np.int64)
+    number[known[order]] = np.arange(order.shape[0])
+    return number[place], first[order]
 
 
 def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     kernels = lazy("nile.operators.strategies.key_kernels")
 
-__all__ = ["KeyLists", "KeyOutliers", "KeyPairs"]
+__all__ = ["KeyLists", "KeyOutliers", "KeyPairs", "best_first"]
 
 Array = np.ndarray[Any, Any]
 _ROOM = BLOCK
@@ -109,7 +109,8 @@ class KeyPairs(KeyLists):
 
     @cached_property
     def _order(self) -> Array:
-        return _best(self.by_key, self._rows)
+        rows = self._rows
+        return best_first(self.by_key, rows[:, 0] - rows[:, 2] + rows[:, 1] - rows[:, 3])
 
     @cached_property
     def _ends(self) -> Array:
@@ -204,11 +205,10 @@ class KeyOutliers(KeyLists):
         yield from self._batches(most, self.count, kernels.write_outliers, of, (np.zeros(2, np.int64),))
 
 
-def _best(pairs: Array, rows: Array) -> Array:
-    """Keys that have pairs, those with most per tuple first, to a sixteenth: int64 [m]."""
-    found = np.flatnonzero(pairs)
-    own = rows[found]
-    worth = (pairs[found] / (own[:, 0] - own[:, 2] + own[:, 1] - own[:, 3])).astype(np.float32)
+def best_first(outputs: Array, tuples: Array) -> Array:
+    """Keys that have outputs, those with most per tuple first, to a sixteenth: int64 [m]; both int [keys]."""
+    found = np.flatnonzero(outputs)
+    worth = (outputs[found] / tuples[found]).astype(np.float32)
     # The bits of numbers above 0 rank as they do: the upper ones sort in a few passes, and equals keep their order.
     rank = np.uint16(0xFFFF) - (worth.view(np.uint32) >> _RANKED).astype(np.uint16)
     best: Array = found[rank.argsort(kind="stable")]

@@ -14,7 +14,7 @@ from nile.operators.strategies.looking import Look, span_of
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.reach import reaches
 
-__all__ = ["WHOLE", "Choice"]
+__all__ = ["WHOLE", "Choice", "pace_of"]
 
 WHOLE = 1e30
 """ns that pay for anything."""
@@ -24,16 +24,22 @@ _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
 """How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
 
 
+def pace_of(clock: Clock, behind: float) -> float:
+    """How many times dearer than by the table work is by the clock.  behind: ns at the table's of what was done."""
+    dear = clock.worked / behind if behind > _TOLD else 1.0
+    return clock.crowded * min(_MOST_PACE, max(1.0 / _MOST_PACE, dear))
+
+
 class Choice:
     """The strategy of one run over two streams, chosen when it is first asked for.
 
-    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time; tested:
-    whether each pair is asked a condition besides.
+    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time; asking: ns
+    that each pair takes besides to be asked a condition, 0 where there is none.
     """
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, tested: bool = False) -> None:
+    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, asking: float = 0.0) -> None:
         self.plan = plan
-        self._tested = tested
+        self._asking = asking
         self.clock = clock
         self.prices = machine_prices()
         self.known: int | None = None
@@ -53,7 +59,7 @@ class Choice:
     @cached_property
     def work(self) -> Work:
         """What steps cost for these streams."""
-        return Work(self.look, self.prices)
+        return Work(self.look, self.prices, self._asking)
 
     @property
     def exact_cost(self) -> float:
@@ -86,8 +92,7 @@ class Choice:
         """How many times dearer than by the table work is by the clock, as far as that is told: 1 without one."""
         if self.clock is None or not self.has_looked:
             return 1.0
-        dear = self.clock.worked / self._behind if self._behind > _TOLD else 1.0
-        return self.clock.crowded * min(_MOST_PACE, max(1.0 / _MOST_PACE, dear))
+        return pace_of(self.clock, self._behind)
 
     @cached_property
     def planned(self) -> float:
@@ -102,10 +107,12 @@ class Choice:
         first, *younger = reaches(self.plan, span_of(self._joined))
         given = self.plan.preference, self.plan.outlier_cap, min(self.planned, 1e18)
         best = {each.strategy: replace(each, within=first.window) for each in forecasts(self.look, self.work, *given)}
+        if self.clock is not None and self.plan.preference != "asc":  # the look is behind, whatever comes
+            best["exact"] = replace(best["exact"], cost=best["exact"].cost + self.work.looking)
         for reach in younger:
             look = self.look.within(reach.window)
             scale = look.pairs * reach.worth / max(1e-30, self.look.pairs * first.worth)
-            for each in forecasts(look, Work(look, self.prices), *given):
+            for each in forecasts(look, Work(look, self.prices, self._asking), *given):
                 quality = min(1.0, each.quality * scale)
                 if each.strategy in _PARTS and quality > _CLEARLY * best[each.strategy].quality:
                     why = reach.why + each.why
@@ -120,7 +127,7 @@ class Choice:
     @cached_property
     def near_work(self) -> Work:
         """What steps cost there."""
-        return self.work if self.near is self.look else Work(self.near, self.prices)
+        return self.work if self.near is self.look else Work(self.near, self.prices, self._asking)
 
     @cached_property
     def way(self) -> str:
@@ -132,7 +139,7 @@ class Choice:
         chosen = choose(self.candidates, self.planned, 0.0 if self.clock is not None else self.prices.start)
         if self.clock is not None and chosen.cost > self.planned:
             least = self._least + self.grant - self.planned
-            raise too_little(least, self._tuples, self.plan.budget, "" if self._tested else INSTEAD)
+            raise too_little(least, self._tuples, self.plan.budget, "" if self._asking else INSTEAD)
         return chosen.strategy
 
     @property

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from nile.operators.common.data import Outputs
 from nile.operators.drive.clock import Clock
-from nile.operators.strategies.by_key import KeyPairs
 
 __all__ = ["drawn_in_parts"]
 
 Array = np.ndarray[Any, Any]
+Out = TypeVar("Out", covariant=True)
+Found = TypeVar("Found")
 _PARTS, _PASSING = 8, 0.1
 """Parts at the most, and of the time that is left, what going through all tuples again for each may take."""
 _AHEAD = 2.0
 """Parts that there has to be time for, or the next one is the last."""
 
 
+class Drawn(Protocol[Out]):
+    """Outputs that were counted key by key."""
+
+    def drawn(self, which: Array, rate: Array, stands: Array, phase: float) -> Iterator[Out]:
+        """A systematic sample of them, as of `KeyPairs`."""
+
+
 def drawn_in_parts(
-    found: KeyPairs, which: Array, rate: Array, weight: Array, rng: np.random.Generator, clock: Clock | None,
+    found: Drawn[Found], which: Array, rate: Array, weight: Array, rng: np.random.Generator, clock: Clock | None,
     grant: float, rest: float, passing: float,
-) -> Iterator[Outputs]:  # fmt: skip
+) -> Iterator[Found]:  # fmt: skip
     """A systematic sample of the pairs, each with the probability of its stratum; under a clock maybe fewer.
 
     which: uint8, the stratum of each key ([0]: all are in one); rate, weight: float64 [strata], of a pair its

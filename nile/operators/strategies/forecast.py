@@ -86,11 +86,13 @@ class Work:
 
     keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
     that admits tuples; pair: of the exact join, of tuples that lie near each other, and far: of all besides; keyed: a
-    pair written key after key; outlier: one of an outlier, the rarest first.
+    pair written key after key; outlier: one of an outlier, the rarest first; each with what it takes besides.
     """
 
-    def __init__(self, look: Look, prices: Prices) -> None:
+    def __init__(self, look: Look, prices: Prices, asking: float = 0.0) -> None:
+        """asking: ns that each pair takes besides."""
         self.prices = prices
+        self._asking = asking
         self.keys = look.distinct
         self.tuples = sum(look.tuples)
         self.hashed = look.hashed / max(1, self.tuples)
@@ -101,9 +103,9 @@ class Work:
         self.passing = prices.look * self.tuples
         self.tossing = prices.toss * self.tuples
         self._matches = look.pairs / max(1, self.tuples)
-        self.pair = prices.pairing(self._matches, self.hashed)
-        self.outlier = prices.of_outlier(self.hashed)
-        self.keyed = prices.keying(self._matches, self.hashed)
+        self.pair = asking + prices.pairing(self._matches, self.hashed)
+        self.outlier = asking + prices.of_outlier(self.hashed)
+        self.keyed = asking + prices.keying(self._matches, self.hashed)
         self._paired = max(1e-3, look.paired)
         within = 0.5 * look.closeness * self.tuples
         self._chained = within <= _SHORT and self.tuples >= _LONG
@@ -117,7 +119,7 @@ class Work:
         """
         few = price = 1.0
         for _ in range(_ROUNDS):
-            price = self.prices.drawing(min(few, self._matches), self.hashed)
+            price = self._asking + self.prices.drawing(min(few, self._matches), self.hashed)
             few = max(0.0, room) / max(1.0, tuples * price)
         return price
 

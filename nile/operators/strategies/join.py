@@ -31,6 +31,8 @@ Array = np.ndarray[Any, Any]
 _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
 _CONFIDENCE, _TWICE = 0.95, 1.96
+_NOT_BELOW = np.int64((1 << 63) - 1)
+"""Bits of a word that leave it at 0 or more."""
 _BATCH = 65_536
 """Pairs that are written however late it is: fewer cost nothing against counting all."""
 _USUAL = 8.0
@@ -54,16 +56,16 @@ class StrategyJoin:
     coverage = 1.0
     """Nothing is forgotten."""
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, tested: bool = False) -> None:
-        """clock: of the question, under a budget of time; tested: whether each pair is asked a condition besides.
-        Raises BudgetError where the time finds nothing.
+    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, asking: float = 0.0) -> None:
+        """clock: of the question, under a budget of time; asking: ns that each pair takes besides to be
+        asked a condition.  Raises BudgetError where the time finds nothing.
         """
         self.plan = plan
         self._joined = joined
         self._tuples = tuple(map(len, joined.streams))
         self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
-        self.choice = Choice(plan, joined, clock, tested=tested)
+        self.choice = Choice(plan, joined, clock, asking=asking)
         self.prices = self.choice.prices
         self._clock = clock
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs
@@ -373,7 +375,8 @@ class StrategyJoin:
         none = np.zeros(0, np.int64)
         left, right = (np.concatenate([none, *each]) for each in ([p.left for p in parts], [p.right for p in parts]))
         weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
-        key = self.codes(left)
+        # Of keys that came in one number each, whichever parts are asked for.
+        key = self.choice.look.words[0][left] & _NOT_BELOW if self.choice.way == "keys" else self.codes(left)
         came = self._admission
         if came is None:
             return KeySample(weight, np.ones(weight.shape[0]), key)

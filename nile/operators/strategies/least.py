@@ -33,11 +33,13 @@ _STEPS: dict[str, Callable[[Prices, bool], float]] = {
     "auto": _by_strategy,
     "": _by_tuple,
     "promise": _by_tuple,
+    "several": lambda prices, hashed: prices.coding(1.0, hashed, sparse=True) + prices.clique,
     "selection": lambda prices, hashed: prices.seen + _by_strategy(prices, hashed),
     "aggregate": lambda prices, _: prices.look,
 }
 """ns of a tuple that is passed over, by what is asked: a join by one of its strategies, which refuses it by its key;
-one that takes tuples one by one, and counts and lists each; a selection, which counts values; an aggregate."""
+one that takes tuples one by one, and counts and lists each; one of several streams in the time there is, which counts
+all; a selection, which counts values; an aggregate."""
 
 
 def too_little(least: float, tuples: int, budget: Budget, instead: str = "") -> BudgetError:

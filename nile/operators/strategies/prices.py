@@ -43,7 +43,9 @@ class Prices:
     repeat, besides where the key is text; drawn, of a sample, by how many are drawn of eight; rare, of an outlier;
     named, besides where the key of one of the others is text; far, besides, of the exact join, by how many tuples lie
     in the window, over the root of how many pairs an arrival has.
-    Per tuple counted: draw, of a sample of their pairs; tell, what it tells.
+    Per tuple counted: draw, of a sample of their pairs; tell, what it tells; clique, listed by key among those of more
+    streams than two, and its combinations counted.
+    Per member of a combination of these, columns handed out: member.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
     """
@@ -80,6 +82,8 @@ class Prices:
     drawn: Curve = ((0.0, 46.0), (2.0, 17.0), (4.0, 7.7), (6.0, 4.9))
     rare: float = 30.0
     tell: float = 8.1
+    clique: float = 21.0
+    member: float = 9.0
     begin: float = 1.4e06
     solve: float = 2.0e05
     start: float = 1.2e7

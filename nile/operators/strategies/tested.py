@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from nile.operators.common.data import Outputs
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
 from nile.operators.strategies.join import StrategyJoin, is_planned
+from nile.preferences.key_sample import KeySample
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.costs import cost_table, costs_by_tuple
 
-__all__ = ["TestedPairs", "is_tested", "priced_by_tuple"]
+__all__ = ["TestedPairs", "asking", "is_tested", "priced_by_tuple"]
 
 Array = np.ndarray[Any, Any]
+_ASKED, _TURNS = 4_096, 2
+"""Pairs that are asked, and how often, to tell what asking takes."""
 
 
 def is_tested(plan: JoinPlan) -> bool:
-    """Whether a plan of a join under a condition asks for the best way in the time there is."""
+    """Whether a plan of a join of several streams, or under a condition, asks for the best way in the time there is."""
     return is_planned(plan) and plan.budget.is_timed
 
 
@@ -34,11 +39,25 @@ def priced_by_tuple(plan: JoinPlan) -> JoinPlan:
     return replace(plan, strategy="", costs=cost_table(costs_by_tuple()))
 
 
+def asking(joined: MultiwayJoinable, seed: int) -> float:
+    """ns that asking combinations of any tuples a condition takes, each."""
+    if not all(map(len, joined.streams)):
+        return 0.0
+    rng = np.random.Generator(np.random.PCG64(seed & 0xFFFFFFFF))
+    places = np.stack([rng.integers(len(one), size=_ASKED) for one in joined.streams], axis=1)
+    turns = []
+    for _ in range(_TURNS):
+        began = time.thread_time_ns()
+        joined.test_places(places)
+        turns.append(time.thread_time_ns() - began)
+    return min(turns) / _ASKED
+
+
 class TestedPairs:
     """One run of a plan by a strategy (`StrategyJoin`), which knows of no condition; what it finds is asked.
 
     What is the best key is told by pairs, and what is an outlier by how many tuples of its key stand in the window,
-    both with the condition left aside.  So are costs; the clock tells what asking takes.
+    both with the condition left aside.  What asking a pair takes is measured before, on some pairs of any tuples.
     """
 
     coverage = 1.0
@@ -50,7 +69,7 @@ class TestedPairs:
         self.plan = plan
         self._joined = joined
         left, right = joined.streams
-        self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, tested=True)
+        self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, asking=asking(joined, plan.seed))
         self._outputs = self._candidates = 0
 
     def run(self) -> Iterator[Combinations]:
@@ -67,6 +86,11 @@ class TestedPairs:
     def explain(self) -> list[str]:
         """The contestants, one line each; the one that runs is marked."""
         return self._pairs.explain()
+
+    def sample(self, parts: list[Combinations]) -> KeySample:
+        """The sample of keys that the outputs of a weighted run are."""
+        pairs = [(part.ordinals, part.weight) for part in parts]
+        return self._pairs.sample([Outputs(left=own[0], right=own[1], weight=weight) for own, weight in pairs])
 
     def expand(self, outputs: Combinations) -> Combinations:
         """The pairs as they are."""

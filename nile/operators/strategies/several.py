@@ -1,0 +1,232 @@
+"""The combinations of n streams in the time there is: all are counted key by key, then those wanted written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.join.clique import refuse_uncountable
+from nile.exact.join.shared import in_all
+from nile.exact.state.lent import roomy, taken
+from nile.operators.common.plan import JoinPlan
+from nile.operators.drive.clock import Clock
+from nile.operators.inputs.multiway import MultiwayJoinable
+from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.strategies.by_key import best_first
+from nile.operators.strategies.choice import pace_of
+from nile.operators.strategies.drawing import drawn_in_parts
+from nile.operators.strategies.forecast import reading
+from nile.operators.strategies.least import too_little
+from nile.operators.strategies.machine_prices import machine_prices
+from nile.operators.strategies.tested import asking
+from nile.preferences.key_sample import KeySample
+from nile.pyramid.grid.manager import Memory
+from nile.summaries.key_types import is_hashed
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.strategies import several_kernels as kernels
+else:
+    kernels = lazy("nile.operators.strategies.several_kernels")
+
+__all__ = ["KeyCombinations", "TimedCombinations"]
+
+Array = np.ndarray[Any, Any]
+_ROOM = 65_536
+"""Combinations a batch, at the most."""
+_FIRST = 4_096
+"""Of the first batch: what one takes is not known before."""
+
+
+class KeyCombinations:
+    """n streams listed by key, whose combinations are counted before any is written.
+
+    by_key: of each key, int64 [keys].  Cost: two passes over the tuples.  Memory: 16 bytes a tuple and 8 (n + 1) a key.
+    """
+
+    def __init__(self, ts: tuple[Array, ...], codes: tuple[Array, ...], window: int | None, cap: int = 0) -> None:
+        """ts, codes: of each stream, as of `ExactClique`; cap: of outliers, which alone count, or 0.
+
+        Raises MemoryRefused where there are more than can be counted.
+        """
+        self._window, self._cap = -1 if window is None else window, cap
+        keys = 1 + max(int(each.max(initial=-1)) for each in codes)
+        places = in_all(codes, keys)
+        told = tuple(np.arange(each.shape[0]) for each in codes) if places is None else places
+        kept = codes if places is None else tuple(taken(each, at) for each, at in zip(codes, places, strict=True))
+        tuples = sum(each.shape[0] for each in kept)
+        self._begin = np.zeros((len(ts), keys + 1), np.int64)
+        self._listed, self._times = roomy(tuples), roomy(tuples)
+        end = 0
+        for own, code, at, begin in zip(ts, kept, told, self._begin, strict=True):
+            begin[0] = end
+            kernels.list_stream(code.astype(np.int64, copy=False), at, own, begin, self._listed, self._times)
+            end = int(begin[-1])
+        self._tuples = end
+        self.by_key = np.zeros(keys, np.int64)
+        at, low = np.zeros((2, len(ts)), np.int64)
+        most, whole = kernels.combinations_by_key(
+            self._begin, self._times, self._window, cap, at, low, self.by_key
+        )  # fmt: skip
+        refuse_uncountable(most, whole, len(ts))
+        self.combinations = int(self.by_key.sum())
+
+    def __len__(self) -> int:
+        return self._tuples
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._begin.nbytes + self._listed.nbytes + self._times.nbytes + self.by_key.nbytes
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """Tuples of each key: int64 [keys]."""
+        sizes: Array = np.diff(self._begin, axis=1).sum(axis=0)
+        return sizes
+
+    def written(self) -> Iterator[Combinations]:
+        """All, those of the keys with most per tuple first; of outliers those of the rarest keys."""
+        if self._cap:
+            found = np.flatnonzero(self.by_key)
+            order = found[np.argsort(self._sizes[found], kind="stable")]
+        else:
+            order = best_first(self.by_key, self._sizes)
+        yield from self._batches(order, 1.0, 0.0, 1.0)
+
+    def drawn(self, which: Array, rate: Array, stands: Array, phase: float) -> Iterator[Combinations]:  # noqa: ARG002
+        """A systematic sample, key after key, as of `KeyPairs`; all keys are one stratum.
+
+        rate: float64 [1], the probability of each; stands: float64 [1], its weight; phase: in [0, 1).
+        """
+        step = 1.0 / float(rate[0])
+        yield from self._batches(np.flatnonzero(self.by_key), step, phase * step, float(stands[0]))
+
+    def _batches(self, order: Array, step: float, phase: float, weight: float) -> Iterator[Combinations]:
+        streams = self._begin.shape[0]
+        progress, (at, low) = np.zeros(4, np.int64), np.zeros((2, streams), np.int64)
+        size = _FIRST
+        while progress[kernels.AT] < order.shape[0]:
+            out = roomy(streams * size).reshape(streams, size)
+            n = kernels.write_combinations(
+                order, self._begin, self.by_key, self._listed, self._times, self._window, self._cap, step, phase,
+                progress, at, low, out,
+            )  # fmt: skip
+            if n:
+                yield Combinations(weight=np.full(n, weight), places=out[:, :n].T)
+            size = _ROOM
+
+
+class TimedCombinations:
+    """One run of a plan over n streams whose budget is one of time.
+
+    desc: the combinations of the keys with most per tuple first; asc: outliers, the rarest keys' first; weighted:
+    drawn evenly from all.  A condition is asked of what is found, and what is the best key and an outlier is told with
+    it left aside.  What is not written when time is over is not found.  Memory: as of `KeyCombinations`.
+    """
+
+    coverage = 1.0
+    """Nothing is forgotten."""
+
+    def __init__(self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None) -> None:
+        """clock: of the question.  Raises BudgetError where time is over before all is counted."""
+        self.plan = plan
+        self._joined = joined
+        self._clock = Clock(plan.budget) if clock is None else clock
+        self._prices = prices = machine_prices()
+        self._tuples = sum(map(len, joined.streams))
+        self._grant = 1e9 * plan.budget.amount * (self._tuples if plan.budget.unit == "seconds_per_tuple" else 1)
+        texts = sum(len(one) for one in joined.streams if is_hashed(one.key.type))
+        keys, hashed = 0.25 * self._tuples, texts / max(1, self._tuples)
+        self._read = reading(joined.streams, prices)
+        self._counting = self._tuples * (prices.coding(keys, hashed, sparse=True) + prices.clique)
+        self._asking = 0.0 if joined.passes is None else asking(joined, plan.seed)
+        self._found: KeyCombinations | None = None
+        self._outputs = self._candidates = 0
+        self._written = 0.0
+        pace = pace_of(self._clock, self._read)
+        if self._clock.elapsed + pace * self._counting > self._grant:
+            raise too_little(self._clock.elapsed + pace * self._counting, self._tuples, plan.budget)
+
+    def run(self) -> Iterator[Combinations]:
+        """Combinations, in batches of up to 65,536."""
+        exact, plan, clock = self._joined.exact, self.plan, self._clock
+        cap = plan.outlier_cap if plan.preference == "asc" else 0
+        self._found = found = KeyCombinations(exact.ts, exact.codes, exact.window, cap)
+        pace = pace_of(clock, self._read + self._counting)
+        self._each = len(exact.ts) * self._prices.member + self._asking
+        parts = found.written()
+        if plan.preference == "weighted":
+            rest = max(0.0, self._grant - clock.elapsed) / pace
+            rate = np.array([min(1.0, max(1.0, rest / self._each) / max(1, found.combinations))])
+            rng = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
+            none = np.zeros(0, np.uint8)
+            passing = len(found) * self._prices.clique
+            parts = drawn_in_parts(found, none, rate, np.ones(1), rng, clock, self._grant, rest, passing)
+        passes = self._joined.passes
+        for part in parts:
+            self._candidates += len(part)
+            self._written += len(part) * self._each
+            kept = part
+            if passes is not None:
+                assert part.places is not None
+                passing_ones = self._joined.test_places(part.places)
+                kept = Combinations(weight=part.weight[passing_ones], places=part.places[passing_ones])
+            self._outputs += len(kept)
+            if len(kept):
+                yield kept
+            if plan.preference != "weighted" and clock.elapsed >= self._grant:
+                return
+
+    @property
+    def whole(self) -> int | None:
+        """How many outputs the exact answer has; None before all are counted, and where a condition leaves some."""
+        return None if self._found is None or self._joined.passes is not None else self._found.combinations
+
+    def explain(self) -> list[str]:
+        """What runs, in words."""
+        what = {
+            "asc": "outliers alone, the rarest keys' first",
+            "desc": "the combinations of the keys with most per tuple",
+            "weighted": "combinations drawn evenly from all",
+        }[self.plan.preference]
+        return [
+            f"  * counts: {(self._read + self._counting) / 1e6:,.1f} ms: all counted key by key, then {what} written"
+        ]
+
+    def sample(self, parts: list[Combinations]) -> KeySample:
+        """The sample of keys that the outputs of a weighted run are."""
+        weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+        first = np.concatenate([np.zeros(0, np.int64), *(part.ordinals[0] for part in parts)])
+        return KeySample(weight, np.ones(weight.shape[0]), self._joined.exact.codes[0][first].astype(np.int64))
+
+    def expand(self, outputs: Combinations) -> Combinations:
+        """The combinations as they are."""
+        return outputs
+
+    @property
+    def shed(self) -> tuple[int, ...]:
+        """No tuple is turned away."""
+        return (0,) * len(self._joined.streams)
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the lists by key."""
+        return Memory(sketches=0, directory=0, tuples=0 if self._found is None else self._found.nbytes)
+
+    @property
+    def figures(self) -> MultiwayFigures:
+        """What has been done so far; costs are nanoseconds, by the prices."""
+        nulls = sum(one.key.null_count for one in self._joined.streams)
+        all_of_them = self._candidates if self._found is None else self._found.combinations
+        before = self._read + self._counting
+        each = len(self._joined.streams) * self._prices.member + self._asking
+        return MultiwayFigures(
+            arrivals=self._tuples, nulls=nulls, admitted=self._tuples - nulls, shed=self.shed, outputs=self._outputs,
+            candidates=self._candidates, regions=0, pruned=0, expired=0, evicted=0, granted=self._grant,
+            spent=before + self._written, spent_insert=before, spent_hit=self._written,
+            exact_cost=before + each * all_of_them, coverage=1.0, forgotten=0, admission=1.0, sampling_rate=1.0,
+        )  # fmt: skip
