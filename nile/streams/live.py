@@ -18,6 +18,7 @@ import numpy as np
 from nile.base.cells import converted
 from nile.base.plain import decoded_type, plain_schema
 from nile.base.raw import RawBatch, check_columns
+from nile.exact.state.lent import counted
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
@@ -294,7 +295,7 @@ class LiveStream:
         before = self._pushed
         if (arrays := self._as_they_are(data)) is not None:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            yield RawBatch(batch, np.arange(before + 1, before + 1 + batch.num_rows, dtype=np.int64))
+            yield RawBatch(batch, counted(before + 1, batch.num_rows))
             return
         where = f"stream '{self.name}', push"
         data = rows_together(data)

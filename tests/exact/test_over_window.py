@@ -273,7 +273,7 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
     from nile.exact.pipeline import over_window_kernels as compiled
 
     class Twin:
-        NULL_KEY, NO_NUMBER = compiled.NULL_KEY, compiled.NO_NUMBER
+        NULL_KEY, NO_NUMBER, EMPTIED = compiled.NULL_KEY, compiled.NO_NUMBER, compiled.EMPTIED
         slide = staticmethod(compiled.slide.py_func)
         tell = staticmethod(compiled.tell.py_func)
         tell_part = staticmethod(compiled.tell_part.py_func)

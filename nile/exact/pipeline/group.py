@@ -138,10 +138,15 @@ class Grouping(Stateful):
         if n > _PIECE and (parts := 1 << (useful(self.clock.threads, n, _PIECE).bit_length() - 1)) > 1:
             touches.shared = partial(_shared, parts)
 
-    def _codes(self, table: RowTable, rows: Any) -> Array:
-        """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order."""
+    def _codes(self, table: RowTable, rows: Any, beside: Callable[[int, int], None] | None = None) -> Array:
+        """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order.
+
+        beside: what is to be done with all tuples as well, from one to before another.
+        """
         n = rows.num_rows
         if n <= _PIECE:
+            if beside is not None:
+                beside(0, n)
             return table.codes(words_of(rows, self._by, table.encoder))
         pieces = useful(self.clock.threads, n, _PIECE)
         columns = [rows.column(i) for i in self._by]
@@ -157,6 +162,8 @@ class Grouping(Stateful):
                 else:
                     words = whole[begin:end]
                 table.find(words, codes[begin:end])
+                if beside is not None:
+                    beside(begin, end)
                 at = np.flatnonzero(codes[begin:end] < 0)
                 if at.shape[0]:
                     new[k].append((at + begin, words[at]))

@@ -28,7 +28,7 @@ from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held, State
 from nile.exact.state.lent import roomy
 from nile.exact.state.line import Line, told_by_line
-from nile.exact.state.rows import grown
+from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.scratch import ROOM, Scratch, View
 from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
 
@@ -185,14 +185,14 @@ class OverWindow(Grouping):
         keys, codes, table, scratch = _NO_KEYS, _NO_CODES, self._table, self._scratch
         many = ts.shape[0] >= _PIECE and table is not None
         threads = useful(self.clock.threads, ts.shape[0], _PIECE) if many else 1
-        if table is not None and threads == 1 and ts.shape[0] <= ROOM:
+        if threads > 1:
+            return self._slid_abreast(threads, to, ts, rows)
+        if table is not None and ts.shape[0] <= ROOM:
             keys, codes = words_of(rows, self._by, table.encoder), scratch.codes
         elif table is not None:
             codes = self._codes(table, rows)
             self._make_room(table.room)
         words = words_of(rows, line.beside, line.encoder)
-        if threads > 1:
-            return self._slid_abreast(threads, to, ts, codes, words)
         place[0], place[1], place[2] = line.first, line.held, self._born
         while True:
             tables = _NO_TABLE
@@ -223,11 +223,24 @@ class OverWindow(Grouping):
             self._counts, self._births = grown(self._counts, groups), grown(self._births, groups)
             self._mark = grown(self._mark, groups, -1)
 
-    def _slid_abreast(
-        self, threads: int, to: int, ts: Array, codes: Array, words: Array
-    ) -> tuple[int, int, Scratch]:  # fmt: skip
+    def _worded(self, table: RowTable, rows: Any) -> tuple[Array, Array]:
+        """(codes of groups, words of the line) of what comes, by threads."""
+        encoder, beside, n = self._line.encoder, self._line.beside, rows.num_rows
+        if encoder.values:  # numbers texts, in order
+            return self._codes(table, rows), words_of(rows, beside, encoder)
+        words, columns = roomy(n * encoder.width).reshape(n, encoder.width), [rows.column(at) for at in beside]
+
+        def encode(begin: int, end: int) -> None:
+            encoder.encode([each.slice(begin, end - begin) for each in columns], end - begin, words[begin:end])
+
+        return self._codes(table, rows, encode), words
+
+    def _slid_abreast(self, threads: int, to: int, ts: Array, rows: Any) -> tuple[int, int, Scratch]:
         """As `_slid`, by threads, of which each has whole instants."""
-        line, come = self._line, ts.shape[0]
+        line, table, come = self._line, self._table, ts.shape[0]
+        assert table is not None
+        codes, words = self._worded(table, rows)
+        self._make_room(table.room)
         window = line.held, line.first, line.until, ts, self._window
         gone = int(kernels.leaving(to + 1, *window))
         n = come + gone
@@ -294,13 +307,13 @@ class OverWindow(Grouping):
                 break
             beyond = self._width
         scratch.end()
-        if pieces > 1 and table is not None:
+        if pieces > 1 and table is not None and odd & kernels.EMPTIED:
             kernels.forget(held, scratch.pairs, self._counts, *tables[1:], scratch.empty)
         if not n:
             return empty(self.schema)
         if n < sign.shape[0]:
             out, sign = out[:, :n].copy() if 2 * n < held else out, sign[:n]
-        room, ts = out.shape[1], out[0, :n]
+        room, ts, odd = out.shape[1], out[0, :n], odd & ~kernels.EMPTIED
         if odd == 0 and self._numbers is not None:
             return Delta(ts, sign, Numbers(out, self._numbers, self.schema, n), None, None, gone)
         array, buffers = pa.Array.from_buffers, [None, pa.py_buffer(out)]

@@ -37,6 +37,7 @@ END = 5  # the last
 # what a row told has beyond plain numbers
 NULL_KEY = 1  # a key that is null
 NO_NUMBER = 2  # a total of no values, or one beyond 64 bits
+EMPTIED = 4  # a group that has no rows left, if only for an instant
 
 
 @kernel
@@ -308,6 +309,7 @@ def tell_part(
         end = i
         while end < last and pairs[AT, end] == pairs[AT, i]:
             empty[end] = _changes(end, pairs, old, new, keyed, counting)
+            odd |= EMPTIED if pairs[AFTER, end] == 0 else 0
             end += 1
         for turn in range(2):
             source = old if turn == 0 else new
@@ -376,7 +378,7 @@ def tell(
     twice it tells the same.  O(1) a pair.
     """
     told = tell_part(0, held, 0, pairs, old, new, keyed, mask_from, asked, kept, empty, out, signs)
-    if keyed:
+    if keyed and told[2] & EMPTIED:
         forget(held, pairs, counts, index, hashes, free, meta, empty)
     return told
 

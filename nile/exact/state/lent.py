@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.exact.state.reused import address, reused
 
-__all__ = ["filled", "in_lines", "lent", "lent_together", "roomy", "taken"]
+__all__ = ["counted", "filled", "in_lines", "lent", "lent_together", "roomy", "taken"]
 
 Array = np.ndarray[Any, Any]
 _FEW = 1 << 12
@@ -50,6 +50,13 @@ def filled(n: int, value: Any, dtype: Any = np.int64) -> Array:
     array = roomy(n, dtype)
     array.fill(value)
     return array
+
+
+def counted(first: int, n: int) -> Array:
+    """int64 [n]: the whole numbers from one on, as of `roomy`."""
+    array = filled(n, 1)
+    array[:1] = first
+    return np.cumsum(array, out=array)
 
 
 def taken(array: Array, at: Array) -> Array:

@@ -37,28 +37,33 @@ class Reused:
     """
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._asked = self._waits = 0
         self._new: dict[int, deque[Array]] = {}
         self._old: dict[int, deque[Array]] = {}
-        """By their bytes, as given back since `_asked` was last a multiple of _FADES, and before."""
+        """By their bytes, as given back since `_asked` was last a multiple of _FADES, and before.  `_waits`: all bytes
+        of them; two threads at once may miscount, until then."""
 
     def taken(self, size: int) -> Array:
         """A block of so many bytes, or up to an eighth more: uint8, with anything in it."""
         self._asked += 1
         if self._asked % _FADES == 0:
             self._old, self._new = self._new, {}
+            self._waits = self.nbytes
         step = 1 << (size.bit_length() - 4)
         size += -size % step  # alike for what is about as large, as of the next push
         for blocks in (self._new, self._old):
             try:
-                return blocks[size].pop()
+                found = blocks[size].pop()
             except LookupError:
                 continue
+            self._waits -= size
+            return found
         return np.frombuffer(pa.allocate_buffer(size), np.uint8)
 
     def give(self, block: Array) -> None:
         """Nobody holds a block any more: it is kept, where there is room."""
-        if self.nbytes + block.nbytes <= _KEPT:
+        if self._waits + block.nbytes <= _KEPT:
+            self._waits += block.nbytes
             self._new.setdefault(block.nbytes, deque()).append(block)
 
     @property

@@ -49,11 +49,13 @@ class Encoder:
         """Whether words are columns as they are, where nothing is null."""
         self.width = at + max(1, -(-len(self.kinds) // _MASKED))
 
-    def encode(self, columns: Sequence[Any], n: int | None = None) -> Array:
-        """int64 [n, width], row after row.  n: how many, where there may be no columns."""
+    def encode(self, columns: Sequence[Any], n: int | None = None, out: Array | None = None) -> Array:
+        """int64 [n, width], row after row.  n: how many, where there may be no columns; out: where they are written."""
         if n is None:
             n = len(columns[0]) if columns else 0
-        words = roomy(n * self.width).reshape(n, self.width)  # of large zeros the system would clear the pages
+        words = out
+        if words is None:
+            words = roomy(n * self.width).reshape(n, self.width)  # of large zeros the system would clear the pages
         words[:] = 0
         if n and len(columns) == 1 and self._direct[0] and not columns[0].null_count:
             numbers = columns[0].to_numpy(zero_copy_only=False)
