@@ -13,6 +13,7 @@ from nile.answers.join_outputs import JoinOutputs, Values, best_of, columns_of
 from nile.answers.tabular import Members
 from nile.base.contiguous import gathered, taker
 from nile.base.weakly import weakly
+from nile.exact.state.lent import roomy
 from nile.operators.common.contract import ReadJoin
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -23,6 +24,8 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.ruling import Partners, lent_grids, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join.range_join import RangeJoin, Ranges
+from nile.operators.join.range_probe import is_counted
 from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_outlier_join, is_ranked_join
 from nile.operators.strategies.worth import WorthJoin, Worths
@@ -99,6 +102,9 @@ class JoinAnswer(JoinOutputs[Outputs]):
         elif is_planned(plan):
             planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None)
             self._join, running = planned, planned.run()
+        elif is_counted(plan):
+            ranged = RangeJoin(plan, joined)
+            self._join, running = ranged, ranged.run(weakly(self._with_rows))
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
             self._join, running = whole, whole.run(weakly(self._with_rows))
@@ -175,7 +181,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
         if isinstance(self._join, StrategyJoin):
             key = self._join.codes(found.left)
         else:
-            codes = self.joined.exact.left_code if isinstance(self._join, ChainJoin) else self._join.data.left.codes
+            exact = isinstance(self._join, ChainJoin | RangeJoin)
+            codes = self.joined.exact.left_code if exact else self._join.data.left.codes
             key = codes[found.left].astype(np.int64)
         return Members(self.joined.streams, (found.left, found.right), key, found.weight)
 
@@ -258,23 +265,34 @@ class JoinAnswer(JoinOutputs[Outputs]):
         )  # fmt: skip
 
     def _ranges(self, part: Outputs) -> pa.RecordBatch:
+        if isinstance(part, _Rows):
+            return part.rows
         assert part.side is not None
         assert part.low is not None
         assert part.high is not None
-        data = self._join.data
-        left = part.side == 0
-        codes = np.empty(part.left.shape[0], np.int64)
-        codes[left] = data.left.codes[part.left[left]]
-        codes[~left] = data.right.codes[part.left[~left]]
-        ts, at = np.empty(part.left.shape[0], np.int64), np.empty(part.left.shape[0], np.int64)
-        for mine, stream in ((left, self.streams[0]), (~left, self.streams[1])):
-            at[mine] = stream.places(part.left[mine])
-        ts[left] = data.left_ts[part.left[left]]
-        ts[~left] = data.right_ts[part.left[~left]]
+        ordinal, side = part.left, part.side
+        if isinstance(part, Ranges):
+            ts, key = part.ts, self._takers[0][1](part.like)
+        else:
+            data = self._join.data
+            ts, codes = np.empty(ordinal.shape[0], np.int64), np.empty(ordinal.shape[0], np.int64)
+            for which, (times, keys) in enumerate(((data.left_ts, data.left), (data.right_ts, data.right))):
+                mine = side == which
+                ts[mine], codes[mine] = times[ordinal[mine]], keys.codes[ordinal[mine]]
+            key = self.joined.keys.decode(codes)
+        if any(one.rows is not None for one in self.streams):
+            at = np.empty(ordinal.shape[0], np.int64)
+            for which, stream in enumerate(self.streams):
+                mine = side == which
+                at[mine] = stream.places(ordinal[mine])
+            ordinal = at
+        last, pairs = roomy(side.shape[0]), roomy(side.shape[0])
+        np.subtract(part.high, 1, out=last)
+        np.subtract(part.high, part.low, out=pairs)
+        sides = pa.array(["left", "right"]).take(pa.array(side))
         return pa.RecordBatch.from_arrays(
-            [pa.array(np.where(left, "left", "right")), pa.array(at), self.joined.keys.decode(codes),
-             pa.array(ts).view(pa.timestamp("ns")), pa.array(part.low), pa.array(part.high - 1),
-             pa.array(part.high - part.low), pa.array(part.weight)],
+            [sides, pa.array(ordinal), key, pa.array(ts).view(pa.timestamp("ns")),
+             pa.array(part.low), pa.array(last), pa.array(pairs), pa.array(part.weight)],
             schema=self._range_schema,
         )  # fmt: skip
 
@@ -286,12 +304,16 @@ class JoinAnswer(JoinOutputs[Outputs]):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """As of every join."""
-        self._as_rows = self.plan.output == "pairs"
+        self._as_rows = True
         return super().batches()
 
     def _with_rows(self, part: Outputs) -> Outputs:
         """Pairs with their columns, where these were asked for: taken on the thread that has found them."""
-        return _Rows(part.left, part.right, part.weight, rows=self._taken(part)) if self._as_rows else part
+        if not self._as_rows:
+            return part
+        if part.side is None:
+            return _Rows(part.left, part.right, part.weight, rows=self._taken(part))
+        return _Rows(part.left, part.right, part.weight, part.side, part.low, part.high, rows=self._ranges(part))
 
     def _rows(self, part: Outputs) -> pa.RecordBatch:
         return part.rows if isinstance(part, _Rows) else self._taken(part)

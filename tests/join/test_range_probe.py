@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import nile
 from nile.operators.common.plan import JoinPlan, default_spec
-from nile.operators.join import range_probe
+from nile.operators.inputs.joining import Joinable, Loaded
+from nile.operators.join import range_join, range_probe
+from nile.operators.join import range_join_kernels as kernels
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
+from nile.operators.join.range_join import RangeJoin, Ranges
 from nile.preferences.budget import Budget
+from nile.streams.accounting import Accounting
 from nile.summaries.costs import ENGINE
 from nile.summaries.hashing import Encoded, KeyHasher
 
@@ -164,3 +170,149 @@ def test_weighted_without_a_budget_is_exact_and_asc_still_looks_at_each_tuple() 
     assert records(list(weighted.run())) == by_definition(data, 50)
     rare = PromisingJoin(plan_of(50, preference="asc"), data)
     assert set(records(list(rare.run()))) < set(by_definition(data, 50))
+
+
+def joined_of(times: tuple[Array, Array], keys: tuple[Any, Any], window: int | None, threads: int | None) -> Joinable:
+    sides = (
+        Loaded(name, ts, pa.chunked_array([pa.array(key)]), Accounting(), threads=threads)
+        for name, ts, key in zip(("a", "b"), times, keys, strict=True)
+    )
+    return Joinable(*sides, window)
+
+
+def with_nulls(codes: Array, kind: str) -> Any:
+    texts = [None if code < 0 else f"key {code}" for code in codes.tolist()]
+    if kind == "text":
+        return pa.array(texts, pa.string())
+    apart = [None if code < 0 else code * 0x9E3779B1 for code in codes.tolist()]
+    return pa.array(apart, pa.int64()) if kind == "sparse" else pa.array(apart, pa.float64())
+
+
+@pytest.mark.parametrize("kind", ["text", "sparse", "float"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_whole_streams_give_the_ranges_of_the_definition_on_any_number_of_threads(
+    kind: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_join, "_LONG", 0)
+    monkeypatch.setattr(range_join, "useful", lambda threads, _: threads)
+    monkeypatch.setattr(range_join, "BLOCK", 13)
+    rng = np.random.default_rng([8, threads])
+    for trial in range(60):
+        data = random_input(rng)
+        window = None if trial % 10 == 0 else int(rng.integers(0, 120))
+        given = tuple(with_nulls(side.codes, kind) for side in (data.left, data.right))
+        joined = joined_of((data.left_ts, data.right_ts), given, window, threads)  # type: ignore[arg-type]
+        join = RangeJoin(plan_of(window), joined)
+        parts = list(join.run())
+        assert records(parts) == by_definition(data, window)
+        assert all(len(part) <= 13 for part in parts)
+        for part in parts:
+            assert isinstance(part, Ranges)
+            for ordinal, side, like, ts in zip(part.left, part.side, part.like, part.ts, strict=True):  # type: ignore[arg-type]
+                assert given[0][like] == given[side][ordinal]
+                assert ts == (data.left_ts, data.right_ts)[side][ordinal]
+
+
+def test_batches_of_ranges_end_at_the_same_places_whatever_the_threads() -> None:
+    rng = np.random.default_rng(9)
+    times = tuple(np.sort(rng.integers(0, 10**9, 200_000)) for _ in range(2))
+    keys = tuple(rng.integers(0, 50_000, 200_000) for _ in range(2))
+    found = []
+    for threads in (1, 2):
+        joined = joined_of(times, keys, 10**6, threads)  # type: ignore[arg-type]
+        found.append([(len(part), records([part])) for part in RangeJoin(plan_of(10**6), joined).run()])
+    assert found[0] == found[1]
+    assert len(found[0]) >= 4
+
+
+def test_keys_that_one_stream_alone_has_change_no_rank() -> None:
+    rng = np.random.default_rng(10)
+    times = tuple(np.sort(rng.integers(0, 10**6, 5_000)) for _ in range(2))
+    keys = (rng.integers(0, 3_000, 5_000), rng.integers(2_500, 9_000, 5_000))
+    data, joined = input_of(times, keys), joined_of(times, keys, 10**5, None)  # type: ignore[arg-type]
+    assert records(list(RangeJoin(plan_of(10**5), joined).run())) == records(
+        list(PromisingJoin(plan_of(10**5), data).run())
+    )
+
+
+@pytest.mark.parametrize("rows", [np.int32, np.int64])
+def test_the_kernel_of_ranges_is_its_twin(rows: type) -> None:
+    rng = np.random.default_rng(11)
+    for trial in range(40):
+        data = random_input(rng)
+        window = -1 if trial % 8 == 0 else int(rng.integers(0, 120))
+        codes = tuple(side.codes.astype(np.int64) for side in (data.left, data.right))
+        like, none = np.full(data.keys, -1, rows), np.zeros(0, np.int64)
+        kernels.like_keys(codes[0], none, like)
+        assert like.tolist() == [max(np.flatnonzero(codes[0] == key).tolist(), default=-1) for key in range(data.keys)]
+        streams = kernels.Streams(data.left_ts, data.right_ts, codes[0], codes[1], none, none, like)
+        counts, progress, found = np.zeros((data.keys, 4), rows), np.zeros(4, np.int64), []
+        ends = (codes[0].shape[0], codes[1].shape[0])
+        while progress[:2].sum() < sum(ends):
+            out = kernels.Records(np.empty(6, np.int8), *(np.empty(6, np.int64) for _ in range(5)))  # type: ignore[call-arg]
+            written = kernels.write_ranges(streams, *ends, window, counts, progress, out)
+            found += list(zip(*(each[:written].tolist() for each in out), strict=True))
+        assert found == twin_of_ranges((data.left_ts, data.right_ts), codes, like, window)  # type: ignore[arg-type]
+
+
+def twin_of_ranges(times: tuple[Array, Array], codes: tuple[Array, Array], like: Array, window: int) -> list[Any]:
+    came: tuple[dict[int, list[int]], ...] = ({}, {})
+    found = []
+    for ts, side, at in sorted((t, k, i) for k in range(2) for i, t in enumerate(times[k].tolist())):
+        if (code := int(codes[side][at])) < 0:
+            continue
+        partners = came[1 - side].get(code, [])
+        low = 0 if window < 0 else sum(other < ts - window for other in partners)
+        came[side].setdefault(code, []).append(ts)
+        if low < len(partners):
+            found.append((side, at, at if side == 0 else int(like[code]), ts, low, len(partners)))
+    return found
+
+
+def test_whole_ranges_expand_to_the_pairs_and_cost_what_the_operator_told() -> None:
+    rng = np.random.default_rng(12)
+    for _ in range(30):
+        data = random_input(rng)
+        window = int(rng.integers(0, 120))
+        keys = tuple(with_nulls(side.codes, "sparse") for side in (data.left, data.right))
+        joined = joined_of((data.left_ts, data.right_ts), keys, window, None)  # type: ignore[arg-type]
+        join = RangeJoin(plan_of(window), joined)
+        once = PromisingJoin(plan_of(window), joined.input(ENGINE, ranges=True))
+        for part, twin in zip(join.run(), once.run(), strict=True):
+            pairs, wanted = join.expand(part), once.expand(twin)
+            assert pairs.left.tolist() == wanted.left.tolist()
+            assert pairs.right.tolist() == wanted.right.tolist()
+            assert (pairs.weight == 1.0).all()
+        assert join.figures == once.figures
+        assert join.memory.tuples > 0
+
+
+def test_whole_ranges_at_the_ends_of_int64_and_of_a_stream_without_tuples() -> None:
+    ends = np.array([-FAR, -FAR + 5, -3, 0, 4, FAR - 6, FAR], np.int64)
+    keys = np.zeros(7, np.int64)
+    for window in (0, 5, 7, FAR - 1, FAR):
+        joined = joined_of((ends, ends), (keys, keys), window, None)
+        found = records(list(RangeJoin(plan_of(window), joined).run()))
+        assert found == by_definition(input_of((ends, ends), (keys, keys)), window)
+    none = np.zeros(0, np.int64)
+    for times in ((ends, none), (none, ends), (none, none)):
+        assert list(RangeJoin(plan_of(5), joined_of(times, times, 5, None)).run()) == []
+
+
+def test_an_answer_of_ranges_tells_the_columns_of_its_tuples() -> None:
+    tables = [
+        pa.table({"ts": pa.array([1, 2, 5], pa.timestamp("s")), "k": ["x", "y", "x"]}),
+        pa.table({"ts": pa.array([1, 3, 6], pa.timestamp("s")), "k": ["x", None, "x"]}),
+    ]
+    db = nile.connect()
+    for name, table in zip("ab", tables, strict=True):
+        db.register(name, table, time="ts")
+    answer = db.join("a", "b", on="k", window=4).returning("ranges").run()
+    assert answer.to_arrow().select(["side", "ordinal", "k", "first", "last", "pairs"]).to_pylist() == [
+        {"side": "right", "ordinal": 0, "k": "x", "first": 0, "last": 0, "pairs": 1},
+        {"side": "left", "ordinal": 2, "k": "x", "first": 0, "last": 0, "pairs": 1},
+        {"side": "right", "ordinal": 2, "k": "x", "first": 1, "last": 1, "pairs": 1},
+    ]
+    assert answer.to_arrow()["ts"].cast(pa.timestamp("s")).to_pylist() == [
+        tables[1]["ts"][0].as_py(), tables[0]["ts"][2].as_py(), tables[1]["ts"][2].as_py(),
+    ]  # fmt: skip

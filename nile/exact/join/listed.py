@@ -21,7 +21,7 @@ from nile.exact.join.shared import in_all, kept_of
 from nile.exact.join.threads import Ahead, together, useful
 from nile.exact.state.lent import filled, roomy, taken
 
-__all__ = ["Lists", "Words", "suits", "with_rows"]
+__all__ = ["Lists", "Slice", "Words", "cuts", "suits", "with_rows"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def _above(codes: tuple[Array, ...]) -> int:
     return 1 + max(int(each.max(initial=-1)) for each in codes)
 
 
-class _Slice(NamedTuple):
+class Slice(NamedTuple):
     """Arrivals between two cuts: of either stream the first tuple, the first after it, and the first in the window."""
 
     begin: tuple[int, int]
@@ -64,7 +64,7 @@ class _Slice(NamedTuple):
 class _Place:
     """Where a thread is: the rows of its own, its progress, and how many arrivals of either stream are behind it."""
 
-    def __init__(self, rows: Array, begin: _Slice) -> None:
+    def __init__(self, rows: Array, begin: Slice) -> None:
         self.rows = rows
         self.progress = np.zeros(5, np.int64)
         self.progress[:2], self.progress[2:4] = begin.begin, begin.gone
@@ -130,7 +130,7 @@ class Lists:
             codes, above = dense_codes(codes, shared=True, threads=threads)
         self._ts, self._codes, self._window = ts, codes, window
         tuples = sum(each.shape[0] for each in ts)
-        self._cuts = _cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
+        self._cuts = cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
         # Rows by code are gone through once a thread: they must not be more than what is done with them.
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
@@ -160,16 +160,16 @@ class Lists:
         each(lambda *given: kernels.place_keys(*given, self.listed[given[2]], self._at[given[2]]))
         return words, pairs
 
-    def _of_stretch(self, call: Callable[..., Any], stretch: _Slice, k: int) -> None:
+    def _of_stretch(self, call: Callable[..., Any], stretch: Slice, k: int) -> None:
         for side in range(2):
             codes = self._codes[side][stretch.begin[side] : stretch.end[side]]
             call(codes, stretch.begin[side], side, self.rows[k])
 
-    def _stretches(self) -> list[_Slice]:
+    def _stretches(self) -> list[Slice]:
         """The slices in as many pieces as there are threads, each from a cut to a later one."""
         cuts = self._cuts
         return [
-            _Slice(cuts[a].begin, cuts[b - 1].end, cuts[a].gone) if a < b else _Slice((0, 0), (0, 0), (0, 0))
+            Slice(cuts[a].begin, cuts[b - 1].end, cuts[a].gone) if a < b else Slice((0, 0), (0, 0), (0, 0))
             for a, b in zip(self._bounds, self._bounds[1:], strict=False)
         ]
 
@@ -224,14 +224,14 @@ class Lists:
         finally:
             Ahead.stop(ahead)
 
-    def _begin(self) -> tuple[list[_Place], list[_Slice], list[int]]:
+    def _begin(self) -> tuple[list[_Place], list[Slice], list[int]]:
         """Where each thread begins, all slices, and which thread's each is."""
         kernels, rows = _kernels(), list(self.rows)
         if len(self._cuts) == 1:
             kernels.rewind(rows[0])
             return [_Place(rows[0], self._cuts[0])], self._cuts, [0]
         if self._most > _AT_ONCE:
-            slices = _cuts(self._ts, self._window, max(_FEWEST, int(min(self._most, 1e15) / _SLICE)))
+            slices = cuts(self._ts, self._window, max(_FEWEST, int(min(self._most, 1e15) / _SLICE)))
             together([partial(kernels.rewind, each) for each in rows])
             return [_Place(each, slices[0]) for each in rows], slices, [s % self._threads for s in range(len(slices))]
         # What a thread's tuples moved on is where the next one's begin.
@@ -242,7 +242,7 @@ class Lists:
         turns = [k for k in range(self._threads) for _ in range(self._bounds[k], self._bounds[k + 1])]
         return [_Place(each, stretch) for each, stretch in zip(rows, stretches, strict=True)], self._cuts, turns
 
-    def _hold(self, rows: Array, stretch: _Slice) -> None:
+    def _hold(self, rows: Array, stretch: Slice) -> None:
         """Let the windows in rows that stand at a cut hold what they hold there."""
         kernels = _kernels()
         for side in range(2):
@@ -252,9 +252,7 @@ class Lists:
             elif gone:
                 kernels.pass_keys(codes[:gone], kernels.FIRST + side, rows)
 
-    def _worked(
-        self, slices: list[_Slice], place: _Place, make: Callable[[Array], T], kept: bool
-    ) -> Iterator[T | None]:
+    def _worked(self, slices: list[Slice], place: _Place, make: Callable[[Array], T], kept: bool) -> Iterator[T | None]:
         """What is made of the pairs of slices, in order; None behind each of them."""
         kernels = _kernels()
         rows, progress = place.rows, place.progress
@@ -270,7 +268,7 @@ class Lists:
                     yield make(room.block(written))
             yield None
 
-    def _pass(self, one: _Slice, place: _Place) -> None:
+    def _pass(self, one: Slice, place: _Place) -> None:
         """Go past the arrivals before a slice, whose pairs another thread finds."""
         kernels, progress = _kernels(), place.progress
         for side in range(2):
@@ -283,21 +281,21 @@ class Lists:
                 progress[2 + side] = one.gone[side]
 
 
-def _cuts(ts: tuple[Array, ...], window: int, count: int) -> list[_Slice]:
+def cuts(ts: tuple[Array, ...], window: int, count: int) -> list[Slice]:
     """Two streams in about so many slices of equal length, cut between two times."""
     longer = max(ts, key=len)
     ends = (ts[0].shape[0], ts[1].shape[0])
-    slices: list[_Slice] = []
+    slices: list[Slice] = []
     begin, gone = (0, 0), (0, 0)
     for k in range(1, count):
         at = int(longer[k * longer.shape[0] // count])
         cut = (int(np.searchsorted(ts[0], at)), int(np.searchsorted(ts[1], at)))
         if cut == begin:
             continue
-        slices.append(_Slice(begin, cut, gone))
+        slices.append(Slice(begin, cut, gone))
         begin = cut
         if window >= 0:
             since = max(at - window, int(np.iinfo(np.int64).min))
             gone = (int(np.searchsorted(ts[0], since)), int(np.searchsorted(ts[1], since)))
-    slices.append(_Slice(begin, ends, gone))
+    slices.append(Slice(begin, ends, gone))
     return slices
