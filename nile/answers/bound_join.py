@@ -27,6 +27,7 @@ from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.multiway import METHODS
+from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
 from nile.operators.strategies.ranked import can_rank, first_told, is_outlier_join
 from nile.operators.strategies.worth import check_worth, worth_of
@@ -276,17 +277,17 @@ class BoundJoin:
         carry: Sequence[tuple[str, ...]] = (),
         *,
         as_it_comes: bool = False,
+        after: After = NOTHING,
     ) -> JoinAnswer | MultiwayAnswer:
         """Read the streams and prepare the answer; rows are found as they are asked for.
 
-        as_it_comes: streams that have to be waited for are joined while they come, where they `can_come`.
+        as_it_comes: streams waited for are joined while they come, where they `can_come`; after: what is done then.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
         """
         plan = self.asked_once(home, budget)
         clock = Clock(plan.budget)
         keyed = list(zip(self.streams, self.keys, strict=True))
-        planned = plan.strategy if len(keyed) == 2 or not plan.strategy else "several"
-        refuse_below_a_pass(plan.budget, home, keyed, planned, INSTEAD if self.is_pair else "")
+        refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
         plain = self.plan(budget)
         if as_it_comes and not self.worths and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))
@@ -303,7 +304,7 @@ class BoundJoin:
         summaries = self._counted(home, shared, read)
         streams = retimed(read, self.pace, self.seed)
         key = self.keys[0]
-        told: dict[str, Any] = {"speed": self.speed, "summaries": summaries, "clock": clock}
+        told: dict[str, Any] = {"speed": self.speed, "summaries": summaries, "clock": clock, "after": after}
         answer: JoinAnswer | MultiwayAnswer
         if self.is_pair:
             joined = Joinable(streams[0], streams[1], self.window)

@@ -60,6 +60,13 @@ class JoinAggregateAnswer(AggregateTable):
         self.answer = answer
         self._of = (aggregates, by, aliases, confidence)
         self.notes: list[str] = []
+        if answer.clock is None:
+            self._aggregate()
+        else:
+            answer.clock.during(self._aggregate)
+
+    def _aggregate(self) -> None:
+        answer, (aggregates, by, aliases, confidence) = self.answer, self._of
         plan = answer.plan
         whole = plan.is_exact and plan.preference != "asc"
         if whole and (counted := counted_numbers(answer, aggregates, by, aliases)) is not None:
@@ -68,6 +75,8 @@ class JoinAggregateAnswer(AggregateTable):
             self._numbers = [numbers]
             return
         found = answer.members()
+        if answer.clock is not None:
+            answer.clock.owed = 0.0
         self._outputs = float(found.weight.shape[0])
         batch = _member_columns(found, aliases, columns_of_aggregates(aggregates, by))
         columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)

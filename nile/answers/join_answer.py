@@ -26,6 +26,7 @@ from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
 from nile.operators.join.range_join import RangeJoin, Ranges
 from nile.operators.join.range_probe import is_counted
+from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_outlier_join, is_ranked_join
 from nile.operators.strategies.worth import WorthJoin, Worths
@@ -68,7 +69,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
     list of that key), pairs, weight.
 
     speed: how many times faster than its own pace the input is played back under a share of a core.  standing:
-    the operator and its outputs, where several standing queries run together.
+    the operator and its outputs, where several standing queries run together.  after: what is done with pairs then.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
         aliases: tuple[str, ...] = ("left", "right"),
         summaries: Partners = (None, None),
         worths: Worths = (None, None),
+        after: After = NOTHING,
     ) -> None:
         self.joined = joined
         self._worths = worths
@@ -100,7 +102,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             ranked = RankedJoin(plan, joined)
             self._join, running = ranked, ranked.run()
         elif is_planned(plan):
-            planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None)
+            planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None, after=after)
             self._join, running = planned, planned.run()
         elif is_counted(plan):
             ranged = RangeJoin(plan, joined)

@@ -14,7 +14,7 @@ from nile.answers.bound_join import BoundJoin, Place
 from nile.answers.join_aggregate import JoinAggregateAnswer, columns_of_aggregates, read_join_aggregates
 from nile.answers.join_answer import JoinAnswer
 from nile.answers.join_outputs import JoinOutputs
-from nile.base.budgets import GivenBudget
+from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import parse_duration
 from nile.base.names import names_given
 from nile.base.raw import check_columns
@@ -22,6 +22,8 @@ from nile.expressions.conditions import Value
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import read_pair_condition, taken_apart
+from nile.operators.strategies.after import NOTHING, After
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.preferences.clock import Bursts, Pace, checked_speed
 from nile.preferences.fade import Fade
 from nile.preferences.preference import preference_number
@@ -59,7 +61,10 @@ class BoundJoinAggregate:
             tuple(dict.fromkeys(column.removeprefix(f"{name}.") for column in needed if column.startswith(f"{name}.")))
             for name in names
         ]
-        found = self.join.answer(home, budget, carry)
+        columns = len(columns_of_aggregates(self.aggregates, self.by))
+        given = machine_prices(), len(self.aggregates), columns, len(self.by)
+        after = After.aggregates(*given) if budget is not None and read_budget(budget).is_timed else NOTHING
+        found = self.join.answer(home, budget, carry, after=after)
         return JoinAggregateAnswer(found, self.aggregates, self.by, names, confidence)
 
 

@@ -22,6 +22,7 @@ from nile.operators.join.chain_join import is_chain_join
 from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
+from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.ranked import can_rank
 from nile.operators.strategies.several import TimedCombinations
 from nile.operators.strategies.tested import TestedPairs, is_tested, priced_by_tuple
@@ -62,8 +63,10 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         clock: Clock | None = None,
         standing: tuple[MultiwayJoin, Iterator[Combinations]] | None = None,
         summaries: Partners = (),
+        after: After = NOTHING,
     ) -> None:
-        """standing: the operator and its outputs, where several standing queries run together."""
+        """standing: the operator and its outputs, where several standing queries run together; after: what is done with
+        outputs then."""
         self.joined = joined
         self._summaries = summaries
         self._untold = 0.0  # what records that were not told apart may hide
@@ -80,7 +83,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             running = self._join.run()
         elif is_tested(plan):
             timed = TestedPairs if len(names) == 2 else TimedCombinations
-            self._join = timed(plan, joined, clock)
+            self._join = timed(plan, joined, clock, after=after)
             running = self._join.run()
         else:
             prices = {"whole": buys_everything(plan), "timed": plan.budget.is_timed or plan.budget.unit == "share"}

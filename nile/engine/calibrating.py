@@ -88,7 +88,7 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     found["named"], found["far"] = _named(), _far()
     number, text = (_a_pair(_TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
     found["repeat"] = max(_LEAST, text - number)
-    found |= _several()
+    found |= _several() | _aggregated()
     return replace(PRICES, **found)
 
 
@@ -348,6 +348,36 @@ def _several() -> dict[str, float]:
     rows = max(1, _asked(all_, ample) - _asked(few, ample))
     member = (_ns(lambda: _asked(all_, ample), 3) - _ns(lambda: _asked(few, ample), 3)) / (len(ts) * rows)
     return {"clique": listed / sum(map(len, ts)), "member": max(_LEAST, member)}
+
+
+def _aggregated() -> dict[str, float]:
+    """What outputs of a join cost that are aggregated, once they were found."""
+    keys, ample = 1 << 8, Budget(seconds=3600.0)
+    db = _database(_TUPLES >> 2, keys)
+    query = db.join("a", "b", on="k", window=8e-9 * keys * _GAP).prefer("weighted").using(costs="machine")
+    found = query.run(ample)
+
+    def made(aggregates: dict[str, str], by: str | None = None) -> float:
+        return _ns(lambda: found.aggregate(aggregates, by=by), 3) / max(1, sum(map(len, found.outputs())))
+
+    one, two = made({"n": "count(*)"}), made({"n": "count(*)", "m": "count(*)"})
+    column, groups = made({"n": "sum(b.k)"}), made({"n": "count(*)"}, "b.k")
+    few = (
+        _database(_TUPLES >> 3, _TUPLES >> 3)
+        .join("a", "b", on="k")
+        .prefer("weighted")
+        .using(costs="machine")
+        .run(ample)
+    )
+    each = sum(map(len, few.outputs()))
+    alone, in_groups = (_ns(lambda by=by: few.aggregate({"n": "count(*)"}, by=by), 3) for by in (None, "a.k"))  # type: ignore[misc]
+    many = len(few.aggregate({"n": "count(*)"}, by="a.k").to_arrow())
+    summed, gathered = max(_LEAST, two - one), max(_LEAST, column - one)
+    by = max(_LEAST, groups - one - gathered)
+    return {
+        "summed": summed, "made": max(_LEAST, one - summed), "gathered": gathered, "grouped": by,
+        "group": max(_LEAST, (in_groups - alone - each * (gathered + by)) / max(1, many)),
+    }  # fmt: skip
 
 
 def _drawn(found: KeyPairs, rate: float) -> int:

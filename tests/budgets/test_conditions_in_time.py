@@ -46,7 +46,7 @@ def test_time_enough_finds_every_pair() -> None:
 @pytest.mark.parametrize("way", ["counts", "keys"])
 def test_a_sample_tells_how_many_there_are_and_groups(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Choice, "way", way)
-    monkeypatch.setattr(tested, "asking", lambda *_: 2_000.0)  # so that hardly all are paid for
+    monkeypatch.setattr(tested, "asking", lambda *_: (2_000.0, 0.5))  # so that hardly all are paid for
     query = database(20_000).join("a", "b", on="k", window="200 s", where=WHERE)
     whole = len(query.run().to_arrow())
     answer = query.prefer("weighted").using(costs="machine").run(Budget(seconds=0.1))
@@ -62,14 +62,16 @@ def test_asking_a_pair_is_measured_and_paid_for(monkeypatch: pytest.MonkeyPatch)
     query = database(20_000).join("a", "b", on="k", window="200 s", where=WHERE).prefer("weighted")
     found = []
     for asking in (0.0, 20_000.0):
-        monkeypatch.setattr(tested, "asking", lambda *_, asking=asking: asking)
+        monkeypatch.setattr(tested, "asking", lambda *_, asking=asking: (asking, 0.5))
         found.append(len(query.using(costs="machine").run(Budget(seconds=0.1)).to_arrow()))
     assert found[1] < 0.5 * found[0]
     monkeypatch.undo()
     for n in (0, 20):
         answer = database(n).join("a", "b", on="k", window="200 s", where=WHERE).prefer("desc")
         joined = answer.using(costs="machine").run(Budget(seconds=9.0)).joined
-        assert (tested.asking(joined, 1) > 0.0) == (n > 0)
+        ns, share = tested.asking(joined, 1)
+        assert (ns > 0.0) == (n > 0)
+        assert 0.3 < share <= 1.0
 
 
 @pytest.mark.parametrize("where", ["", " AND a.v < b.v"])

@@ -20,7 +20,7 @@ class Clock:
 
     limits: whether `elapsed` is what the budget bounds: CPU time, or, with a deadline, which waits for nobody, time by
     the clock on the wall.  CPU time is that of the thread which asks and reads, and of those that help it to
-    join.
+    join.  owed: ns that will be worked on what was found, once it was; counted as if they had been.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Clock:
         if self._deadline:
             self._waited, self._crowd = waited, crowd
             self._others, self._before = crowd(), waited()
+        self.owed = 0.0
         self._working = 1
         self._paused: int | None = None
 
@@ -56,17 +57,21 @@ class Clock:
         return (self._cpu() if self._paused is None else self._paused) - self._since
 
     @property
-    def elapsed(self) -> int:
-        """ns so far, of what the budget is one of."""
+    def elapsed(self) -> float:
+        """ns so far, of what the budget is one of, and those owed."""
+        return self._passed + self.owed
+
+    @property
+    def _passed(self) -> int:
         return self._wall() - self._began if self._deadline else self.cpu
 
     @property
     def worked(self) -> int:
         """ns so far in which a core was had, or none was wanted: at least those that the CPU worked."""
         if not self._deadline:
-            return max(1, self.elapsed)
+            return max(1, self._passed)
         # What a system says of waiting is not exact, and may be more than all there was.
-        return max(1, min(self.elapsed, self.cpu), self.elapsed - (self._waited() - self._before))
+        return max(1, min(self._passed, self.cpu), self._passed - (self._waited() - self._before))
 
     @property
     def crowded(self) -> float:
@@ -74,7 +79,7 @@ class Clock:
         far, or as many tasks want each core, if that is more."""
         if not self._deadline:
             return 1.0
-        return max(self.elapsed / self.worked, 0.5 * (self._others + self._crowd()))
+        return max(self._passed / self.worked, 0.5 * (self._others + self._crowd()))
 
     def pause(self) -> None:
         """One piece of work is done; when none goes on, what comes now is the caller's."""

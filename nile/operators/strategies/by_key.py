@@ -131,6 +131,10 @@ class KeyPairs(KeyLists):
             yield part if part.key is not None else replace(part, key=self._repeated(written, written + n))
             written += n
 
+    def keys_among(self, pairs: int) -> float:
+        """How many keys the first so many pairs have, where those of the keys with most per tuple come first."""
+        return float(np.searchsorted(self._ends, pairs, side="left") + 1)
+
     def strata(self, of: Callable[[Array], Array]) -> Array:
         """The stratum of each key that has pairs, 0 of others: uint8 [keys].  of: what tells those of left tuples."""
         which, some = np.zeros(self._rows.shape[0], np.uint8), np.flatnonzero(self.by_key)

@@ -8,6 +8,7 @@ from functools import cached_property
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
+from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
 from nile.operators.strategies.least import INSTEAD, too_little
 from nile.operators.strategies.looking import Look, span_of
@@ -34,12 +35,20 @@ class Choice:
     """The strategy of one run over two streams, chosen when it is first asked for.
 
     known: how many pairs there are, once that was counted; clock: of the question, under a budget of time; asking: ns
-    that each pair takes besides to be asked a condition, 0 where there is none.
+    that each pair takes besides to be asked a condition, 0 where there is none; after: what is done with pairs then.
     """
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, asking: float = 0.0) -> None:
+    def __init__(
+        self,
+        plan: JoinPlan,
+        joined: Joinable,
+        clock: Clock | None = None,
+        *,
+        asking: float = 0.0,
+        after: After = NOTHING,
+    ) -> None:
         self.plan = plan
-        self._asking = asking
+        self._asking, self._after = asking, after
         self.clock = clock
         self.prices = machine_prices()
         self.known: int | None = None
@@ -59,7 +68,16 @@ class Choice:
     @cached_property
     def work(self) -> Work:
         """What steps cost for these streams."""
-        return Work(self.look, self.prices, self._asking)
+        return Work(self.look, self.prices, self._besides)
+
+    @property
+    def _besides(self) -> float:
+        return self._asking + self._after.priced(self.look.pairs, self.keys)
+
+    @property
+    def keys(self) -> float:
+        """About how many keys have pairs."""
+        return self.look.distinct * self.look.paired if self.has_looked else 0.25 * self._tuples
 
     @property
     def exact_cost(self) -> float:
@@ -112,7 +130,7 @@ class Choice:
         for reach in younger:
             look = self.look.within(reach.window)
             scale = look.pairs * reach.worth / max(1e-30, self.look.pairs * first.worth)
-            for each in forecasts(look, Work(look, self.prices, self._asking), *given):
+            for each in forecasts(look, Work(look, self.prices, self._besides), *given):
                 quality = min(1.0, each.quality * scale)
                 if each.strategy in _PARTS and quality > _CLEARLY * best[each.strategy].quality:
                     why = reach.why + each.why
@@ -127,7 +145,7 @@ class Choice:
     @cached_property
     def near_work(self) -> Work:
         """What steps cost there."""
-        return self.work if self.near is self.look else Work(self.near, self.prices, self._asking)
+        return self.work if self.near is self.look else Work(self.near, self.prices, self._besides)
 
     @cached_property
     def way(self) -> str:

@@ -15,13 +15,14 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin
+from nile.operators.strategies.after import NOTHING, After, Owing, keys_among
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.choice import WHOLE, Choice
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
-from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, told
-from nile.preferences.key_sample import KeySample, missing_of, stood_for
+from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, sample_of, told
+from nile.preferences.key_sample import KeySample
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.estimate import Estimate
 
@@ -30,9 +31,7 @@ __all__ = ["StrategyJoin", "is_planned"]
 Array = np.ndarray[Any, Any]
 _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
-_CONFIDENCE, _TWICE = 0.95, 1.96
-_NOT_BELOW = np.int64((1 << 63) - 1)
-"""Bits of a word that leave it at 0 or more."""
+_CONFIDENCE, _TWICE, _WHOLE = 0.95, 1.96, np.iinfo(np.int64).max
 _BATCH = 65_536
 """Pairs that are written however late it is: fewer cost nothing against counting all."""
 _USUAL = 8.0
@@ -56,18 +55,19 @@ class StrategyJoin:
     coverage = 1.0
     """Nothing is forgotten."""
 
-    def __init__(self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, *, asking: float = 0.0) -> None:
-        """clock: of the question, under a budget of time; asking: ns that each pair takes besides to be
-        asked a condition.  Raises BudgetError where the time finds nothing.
-        """
+    def __init__(
+        self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, asking: float = 0.0, after: After = NOTHING
+    ) -> None:
+        """clock: of the question, under a budget of time; asking: ns that asking a pair a condition takes besides;
+        after: what is done with pairs then.  Raises BudgetError where the time finds nothing."""
         self.plan = plan
         self._joined = joined
         self._tuples = tuple(map(len, joined.streams))
         self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
-        self.choice = Choice(plan, joined, clock, asking=asking)
+        self.choice = Choice(plan, joined, clock, asking=asking, after=after)
         self.prices = self.choice.prices
-        self._clock = clock
+        self._clock, self._after, self._owing = clock, after, Owing(after, clock)
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs
         self.spent_by: dict[str, float] = {}
         self._sampled: tuple[KeyPairs, Array, Array] | None = None
@@ -120,6 +120,7 @@ class StrategyJoin:
             kept = part if len(part) <= room else part.first(room)
             self._outputs += len(kept)
             self._spend("hand out", len(kept) * self._pair)
+            self._owing.found(self._outputs)
             yield kept
             if self._outputs >= self._most or (self._clock is not None and self._is_over):
                 return
@@ -160,6 +161,7 @@ class StrategyJoin:
         self._chain = ChainJoin(self.plan, self._joined)
         pairs = self.choice.look.pairs if self.choice.has_looked else 0.0
         keys = self.choice.look.keys if self.choice.has_looked else 0.25 * sum(self._tuples)
+        self._owing.among(0, lambda _: self.choice.keys)
         self._spend("join", sum(self._tuples) * (self.prices.code + self.prices.joining(keys, pairs)))
         yield from self._chain.run()
         self.choice.known = self._outputs
@@ -254,6 +256,7 @@ class StrategyJoin:
 
     def _best(self, found: KeyPairs) -> Iterator[Outputs]:
         """The pairs of the best keys, as many as the grant pays for."""
+        self._owing.among(self._outputs, found.keys_among)
         return found.written(self._room(max(0.0, self._left) / self._pair))
 
     def _room(self, paid: float) -> int:
@@ -284,6 +287,10 @@ class StrategyJoin:
         if self.choice.has_looked:
             self._drawn = self._near_work.drawn(len(found), rest)
         room = self._paid(rest, admission)
+        if self._after.group:
+            room = min(room, int(self._after.paid(rest, self._drawn, found.by_key)))
+            groups = keys_among(found.by_key, room, found.pairs)
+            self._owing.among(self._outputs, lambda _: groups)
         weight = 1.0 / (admission.level * admission.left * admission.right)
         which, pairs = np.zeros(0, np.uint8), np.array([float(found.pairs)])
         if weight.shape[0] > 1:
@@ -375,22 +382,12 @@ class StrategyJoin:
         none = np.zeros(0, np.int64)
         left, right = (np.concatenate([none, *each]) for each in ([p.left for p in parts], [p.right for p in parts]))
         weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
-        # Of keys that came in one number each, whichever parts are asked for.
-        key = self.choice.look.words[0][left] & _NOT_BELOW if self.choice.way == "keys" else self.codes(left)
-        came = self._admission
-        if came is None:
-            return KeySample(weight, np.ones(weight.shape[0]), key)
-        streams = []
-        for side, coin in enumerate((came.left, came.right)):
-            inside = self._came[side][0] if self._came[side] else none
-            rates = (came.level * coin)[self.strata(inside, side)]
-            streams.append((self._tuples[side] - self._nulls[side], rates))
-        unseen, missed = 0.0, None
-        if (came.level < 1.0).any():
-            unseen, missed = missing_of(stood_for(streams), self._joined.window, span_of(self._joined))
-        of = self.strata(left)
-        coins = ((left, came.left[of]), (right, came.right[of]))
-        return KeySample(weight, came.level[of], key, unseen, coins, missed)
+        # Of keys that came in one number each, from 0 on, whichever parts are asked for.
+        key = self.choice.look.words[0][left] & _WHOLE if self.choice.way == "keys" else self.codes(left)
+        tuples = [n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True)]
+        inside, span = [parts[0] if parts else none for parts in self._came], span_of(self._joined)
+        given = weight, key, (left, right), self._admission, tuples, inside
+        return sample_of(*given, self.strata, self._joined.window, span)
 
     def strata(self, places: Array, side: int = 0) -> Array:
         """The stratum of each of some tuples of a stream: uint8 [m]."""

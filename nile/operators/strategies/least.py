@@ -60,6 +60,7 @@ def refuse_below_a_pass(
     is read from.  Of a source that cannot say how many rows it has, or whose conditions leave parts of a file unread,
     nothing is told before.
     """
+    asked = "several" if asked == "auto" and len(places) > 2 else asked
     if budget is None or not budget.is_timed or asked not in _STEPS:
         return
     read = {place: home.manager(*place) for place in dict.fromkeys(places)}

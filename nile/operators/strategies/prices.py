@@ -46,6 +46,8 @@ class Prices:
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells; clique, listed by key among those of more
     streams than two, and its combinations counted.
     Per member of a combination of these, columns handed out: member.
+    Per output of a join that is aggregated: made, put together; gathered, each column; summed, each aggregate; grouped,
+    each expression of the groups.  Per group: group, each aggregate.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
     fraction.
     """
@@ -84,6 +86,11 @@ class Prices:
     tell: float = 8.1
     clique: float = 21.0
     member: float = 9.0
+    made: float = 16.0
+    summed: float = 22.0
+    gathered: float = 7.0
+    grouped: float = 9.0
+    group: float = 4500.0
     begin: float = 1.4e06
     solve: float = 2.0e05
     start: float = 1.2e7

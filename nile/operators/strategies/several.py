@@ -15,6 +15,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.strategies.after import NOTHING, After, Owing
 from nile.operators.strategies.by_key import best_first
 from nile.operators.strategies.choice import pace_of
 from nile.operators.strategies.drawing import drawn_in_parts
@@ -131,8 +132,13 @@ class TimedCombinations:
     coverage = 1.0
     """Nothing is forgotten."""
 
-    def __init__(self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None) -> None:
-        """clock: of the question.  Raises BudgetError where time is over before all is counted."""
+    def __init__(
+        self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None, *, after: After = NOTHING
+    ) -> None:
+        """clock: of the question; after: what is done with combinations then.
+
+        Raises BudgetError where time is over before all is counted.
+        """
         self.plan = plan
         self._joined = joined
         self._clock = Clock(plan.budget) if clock is None else clock
@@ -143,7 +149,8 @@ class TimedCombinations:
         keys, hashed = 0.25 * self._tuples, texts / max(1, self._tuples)
         self._read = reading(joined.streams, prices)
         self._counting = self._tuples * (prices.coding(keys, hashed, sparse=True) + prices.clique)
-        self._asking = 0.0 if joined.passes is None else asking(joined, plan.seed)
+        self._asking, self._share = (0.0, 1.0) if joined.passes is None else asking(joined, plan.seed)
+        self._after = after
         self._found: KeyCombinations | None = None
         self._outputs = self._candidates = 0
         self._written = 0.0
@@ -158,10 +165,13 @@ class TimedCombinations:
         self._found = found = KeyCombinations(exact.ts, exact.codes, exact.window, cap)
         pace = pace_of(clock, self._read + self._counting)
         self._each = len(exact.ts) * self._prices.member + self._asking
+        owing = Owing(self._after, clock)
+        owing.among(0, lambda _: float(np.count_nonzero(found.by_key)))
         parts = found.written()
         if plan.preference == "weighted":
             rest = max(0.0, self._grant - clock.elapsed) / pace
-            rate = np.array([min(1.0, max(1.0, rest / self._each) / max(1, found.combinations))])
+            drawn = self._after.paid(rest, self._each + self._share * self._after.each, found.by_key)
+            rate = np.array([min(1.0, max(1.0, drawn) / max(1, found.combinations))])
             rng = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
             none = np.zeros(0, np.uint8)
             passing = len(found) * self._prices.clique
@@ -176,6 +186,7 @@ class TimedCombinations:
                 passing_ones = self._joined.test_places(part.places)
                 kept = Combinations(weight=part.weight[passing_ones], places=part.places[passing_ones])
             self._outputs += len(kept)
+            owing.found(self._outputs)
             if len(kept):
                 yield kept
             if plan.preference != "weighted" and clock.elapsed >= self._grant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
+from nile.preferences.key_sample import KeySample, left_out, missing_of, stood_for
 from nile.preferences.key_sample import counted as counted_estimate
-from nile.preferences.key_sample import left_out, missing_of
 from nile.summaries.estimate import Estimate
 
-__all__ = ["by_stratum", "counted_all", "drawing_rates", "told"]
+__all__ = ["by_stratum", "counted_all", "drawing_rates", "sample_of", "told"]
 
 Array = np.ndarray[Any, Any]
 _NONE_OF = 3.0
@@ -49,6 +50,30 @@ def told(
         room += _NONE_OF / least
     largest = float(np.sqrt(keys.max(initial=0.0)))
     return counted_estimate(float(found.pairs), total, variance, room, confidence, largest)
+
+
+def sample_of(
+    weight: Array, key: Array, members: tuple[Array, Array], came: Admission | None, tuples: Sequence[int],
+    inside: Sequence[Array], strata: Callable[[Array, int], Array], window: int | None, span: int,
+) -> KeySample:  # fmt: skip
+    """The sample of keys that pairs are.
+
+    weight, key: of each; members: places of its tuples; came: what came in, None: all; tuples: of either stream, with a
+    key; inside: places of those that came in; strata: tells those of places in a stream; window: ns or None; span: ns.
+    """
+    if came is None:
+        return KeySample(weight, np.ones(weight.shape[0]), key)
+    coins = came.left, came.right
+    streams = [
+        (n, (came.level * coin)[strata(own, side)])
+        for side, (n, coin, own) in enumerate(zip(tuples, coins, inside, strict=True))
+    ]
+    unseen, missed = 0.0, None
+    if (came.level < 1.0).any():
+        unseen, missed = missing_of(stood_for(streams), window, span)
+    of = strata(members[0], 0)
+    shared = tuple((own, coin[of]) for own, coin in zip(members, coins, strict=True))
+    return KeySample(weight, came.level[of], key, unseen, shared, missed)
 
 
 def drawing_rates(pairs: Array, weight: Array, room: float) -> Array:

@@ -15,6 +15,7 @@ from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.multiway.outputs import Combinations, MultiwayFigures
+from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.join import StrategyJoin, is_planned
 from nile.preferences.key_sample import KeySample
 from nile.pyramid.grid.manager import Memory
@@ -39,18 +40,18 @@ def priced_by_tuple(plan: JoinPlan) -> JoinPlan:
     return replace(plan, strategy="", costs=cost_table(costs_by_tuple()))
 
 
-def asking(joined: MultiwayJoinable, seed: int) -> float:
-    """ns that asking combinations of any tuples a condition takes, each."""
+def asking(joined: MultiwayJoinable, seed: int) -> tuple[float, float]:
+    """(ns that asking combinations of any tuples a condition takes, each; the share of them that satisfy it)."""
     if not all(map(len, joined.streams)):
-        return 0.0
+        return 0.0, 1.0
     rng = np.random.Generator(np.random.PCG64(seed & 0xFFFFFFFF))
     places = np.stack([rng.integers(len(one), size=_ASKED) for one in joined.streams], axis=1)
-    turns = []
+    turns, passing = [], np.ones(1, bool)
     for _ in range(_TURNS):
         began = time.thread_time_ns()
-        joined.test_places(places)
+        passing = joined.test_places(places)
         turns.append(time.thread_time_ns() - began)
-    return min(turns) / _ASKED
+    return min(turns) / _ASKED, float(passing.mean())
 
 
 class TestedPairs:
@@ -64,12 +65,16 @@ class TestedPairs:
     """Nothing is forgotten."""
     __test__ = False
 
-    def __init__(self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None = None) -> None:
-        """clock: of the question.  Raises BudgetError where the time finds nothing."""
+    def __init__(
+        self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None = None, *, after: After = NOTHING
+    ) -> None:
+        """clock: of the question; after: what is done with pairs then.  Raises BudgetError where time finds nothing."""
         self.plan = plan
         self._joined = joined
         left, right = joined.streams
-        self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, asking=asking(joined, plan.seed))
+        ns, share = asking(joined, plan.seed)
+        passing = NOTHING if after is NOTHING else After(share * after.each, after.group)
+        self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, asking=ns, after=passing)
         self._outputs = self._candidates = 0
 
     def run(self) -> Iterator[Combinations]:
