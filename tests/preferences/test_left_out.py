@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twin_hash import mixed
 
 from nile.answers.join_answer import JoinAnswer
 from nile.exact.state.held import Held
@@ -14,8 +15,10 @@ from nile.experiments.benchmarks.truth.family import made
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_join import LiveJoin
+from nile.operators.drive.live_multiway import LiveMultiway
 from nile.operators.join import sampling
 from nile.operators.join.follow_kernels import foresee
+from nile.operators.join.rates_kernels import meet_rates
 from nile.preferences.budget import Budget
 from nile.preferences.key_sample import KeySample
 from nile.summaries.kernels import kernel
@@ -133,3 +136,90 @@ def test_a_live_sample_with_coins_claims_what_one_that_keeps_its_outputs_does(st
     other = LiveSample(None)
     other.restore(Held(sample.capture(), "test"))
     assert other.estimate(None) == told
+
+
+def _ranges(name: str, budget: float, seed: int, streams: int) -> LiveJoin | LiveMultiway:
+    """A live join for range records, whose samples are of keys alone; of three streams the third has keys of its own.
+
+    Fed in four pieces.
+    """
+    sources = [made(name, 1_500 if streams == 2 else 600)]
+    sources += [made(name, 600, 100)] if streams == 3 else []
+    sides = [sources[0].left, sources[0].right, *(each.left for each in sources[1:])]
+    window = sources[0].window
+    plan = JoinPlan(
+        window=window, budget=Budget(budget), preference="weighted", guide="directory", output="ranges",
+        spec=default_spec(window, seed=seed), seed=seed,
+    )  # fmt: skip
+    live = LiveJoin(plan) if streams == 2 else LiveMultiway(plan, streams)
+    ends = np.quantile(np.concatenate([side.ts for side in sides]), [0.25, 0.5, 0.75, 1.0])
+    told = [0] * streams
+    for end in ends:
+        upto = [int(np.searchsorted(side.ts, end, side="right")) for side in sides]
+        live.push(
+            tuple(side.ts[a:b] for side, a, b in zip(sides, told, upto, strict=True)),
+            tuple(side.key.combine_chunks()[a:b] for side, a, b in zip(sides, told, upto, strict=True)),
+        )
+        for _ in live.advance(live.arrivals):
+            pass
+        live.let_go()
+        told = upto
+    return live
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "streams"),
+    [("mostly rare keys", 0.05, 2), ("late heavy key", 0.2, 2), ("one key is half", 0.2, 2), ("bursts", 0.2, 3),
+     ("one key is half", 0.2, 3)],
+)  # fmt: skip
+def test_samples_of_keys_alone_claim_nothing_where_only_those_without_the_heavy_one_would(
+    name: str, budget: float, streams: int
+) -> None:
+    """0 of 37, 0 of 20, 0 of 12, 1 of 14, 0 of 10 held."""
+    for seed in range(12):
+        live = _ranges(name, budget, seed, streams)
+        assert live.sample.met is not None
+        assert live.sample.met.parts < 11.7
+        assert live.estimate.high == math.inf
+
+
+@pytest.mark.parametrize(("name", "budget"), [("sessions", 0.2), ("many keys", 0.2)])
+def test_samples_of_many_keys_alone_claim_as_before(name: str, budget: float) -> None:
+    exact, held = made(name, 1_500).pairs, 0
+    for seed in range(20):
+        told = _ranges(name, budget, seed, 2).estimate
+        assert math.isfinite(told.high)
+        held += bool(told.low <= exact <= told.high)
+    assert held >= 18
+
+
+def test_the_rates_that_tuples_met_add_what_their_twin_adds() -> None:
+    """Of refused tuples the level is that of the one that came in before, or where their key lies, if below."""
+    rng = np.random.default_rng(4)
+    n, salt = 400, 17
+    matches = rng.integers(0, 9, n).astype(float)
+    share = np.where(rng.random(n) < 0.3, rng.uniform(0.1, 1.0, n), 0.0)
+    key = rng.integers(0, 1 << 63, n).astype(np.uint64)
+    books = np.zeros(64)
+    last = meet_rates(matches, share, key, salt, 1.0, books)
+    place = [(mixed(int(each), salt) >> 11) * 2.0**-53 for each in key]
+    wanted, level = [0.0] * 64, 1.0
+    for i in range(n):
+        level = share[i] if share[i] > 0.0 else min(level, place[i])
+        wanted[int(key[i]) % 64] += matches[i] * math.sqrt((1.0 - level) / level)
+    assert books.tolist() == pytest.approx(wanted)
+    assert last == level
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_what_rates_were_met_goes_on_where_it_was(streams: int) -> None:
+    live = _ranges("sessions", 0.2, 1, streams)
+    assert live.sample.met is not None
+    other = LiveSample(None, streams, met=True)
+    other.restore(Held(live.sample.capture(), "test"))
+    assert other.met is not None
+    assert other.met.parts == live.sample.met.parts
+    older = live.sample.capture()
+    del older["met"]
+    other.restore(Held(older, "test"))
+    assert other.met is None  # and claims as it did

@@ -17,6 +17,7 @@ import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
 from nile.operators.drive.live_coins import TupleCoins
+from nile.operators.join.rates_met import RatesMet
 from nile.preferences.key_sample import counted, left_out, missing_of
 from nile.summaries.estimate import Estimate
 
@@ -33,9 +34,12 @@ _LARGEST = 1e60
 
 
 class LiveSample:
-    """The sample that the outputs of a weighted join of so many streams are.  window: ns."""
+    """The sample that the outputs of a weighted join of so many streams are.
 
-    def __init__(self, window: int | None, streams: int = 2) -> None:
+    window: ns; met: whether it is told what each arrival completes, so that it knows the rates that all met.
+    """
+
+    def __init__(self, window: int | None, streams: int = 2, *, met: bool = False) -> None:
         self._window = window
         self._hash = np.zeros(0, np.uint64)
         self._level = np.zeros(0)
@@ -50,6 +54,7 @@ class LiveSample:
         self._coins = [TupleCoins() for _ in range(streams)]
         self._drops = False
         self._begin: int | None = None
+        self.met = RatesMet(streams) if met else None
 
     def arrive(self, side: int, tuples: int, keyed: int, first: int) -> None:
         """Tuples of a stream came, `keyed` of them with a key, the first at `first` ns."""
@@ -57,8 +62,18 @@ class LiveSample:
             self._keyed[side] += keyed
             self._begin = first if self._begin is None else min(self._begin, first)
 
-    def let_in(self, side: int, admissions: Array) -> None:
-        """Tuples were dealt with in this order.  admissions: float64 [n], the level each came in at, 0 for none."""
+    def complete(self, side: int, matches: Array) -> None:
+        """Tuples of a stream came that complete so many outputs each, whoever came in: [n]."""
+        if self.met is not None:
+            self.met.arrive(side, matches.astype(np.float64))
+
+    def let_in(self, side: int, admissions: Array, key: Array, share: Array, salt: int) -> None:
+        """Tuples were dealt with in this order.  admissions: float64 [n], the level each came in at, 0 for none.
+
+        key, share, salt: as `RatesMet.deal_with` takes them.
+        """
+        if self.met is not None:
+            self.met.deal_with(side, share, key, salt)
         inside = admissions[admissions > 0.0]
         if inside.shape[0]:
             self._drops = self._drops or bool((inside < 1.0).any())
@@ -136,6 +151,7 @@ class LiveSample:
         variance = max(0.0, float(whole.sum() + self._sums[:, 1].sum()) + sum(part for part, _ in coins))
         largest = math.sqrt(max(whole.max(initial=0.0), *(most for _, most in coins)))
         found, total = float(self._found), self._total
+        parts = parts if self.met is None else min(parts, self.met.parts)
         if parts < _ENOUGH:
             return Estimate(total, min(total, found), math.inf, _CONFIDENCE, False)
         variance = max(variance, total * total / parts)
@@ -161,7 +177,7 @@ class LiveSample:
             "found": self._found, "keyed": self._keyed.copy(), "begin": self._begin, "drops": self._drops,
             "numbers": np.array([self._total, *self._stood_for]),
             "coins": [coins.capture() for coins in self._coins],
-        }  # fmt: skip
+        } | ({} if self.met is None else {"met": self.met.capture()})  # fmt: skip
 
     def restore(self, held: Held) -> None:
         """Be where another one was.  Raises EnvelopeError."""
@@ -182,12 +198,17 @@ class LiveSample:
         if held.has("coins"):  # an older one took its tuples' coins for its keys'
             for coins, part in zip(self._coins, held.parts("coins", len(self._coins)), strict=True):
                 coins.restore(part, _LARGEST)
+        if self.met is not None and held.has("met"):
+            self.met.restore(held.part("met"))
+        else:
+            self.met = None  # an older one does not know what its tuples met
         held.end()
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._hash.nbytes * 4 + 40 * self._pending + sum(coins.nbytes for coins in self._coins)
+        met = 0 if self.met is None else self.met.nbytes
+        return self._hash.nbytes * 4 + 40 * self._pending + sum(coins.nbytes for coins in self._coins) + met
 
 
 def _added(total: float, amounts: Array) -> float:

@@ -71,7 +71,7 @@ class LiveJoin:
         self._place = np.zeros(live_kernels.PLACE_FIELDS, np.int64)
         self.total_cost = 0.0
         self.last: int | None = None
-        self.sample = LiveSample(plan.window)
+        self.sample = LiveSample(plan.window, met=self.sampled and not is_followed(plan))
         self._told = [0, 0]
         self.matches = 0
         """Pairs that the exact answer has, so far."""
@@ -179,6 +179,8 @@ class LiveJoin:
         assert self.plan.window is not None
         live_kernels.count_matches(left, right, order, self.plan.window, self._counts, self._place, matches)
         self.matches += int(matches.sum())
+        for side in (0, 1):
+            self.sample.complete(side, matches[order == side])
         ranges = self.plan.output == "ranges"
         costs = np.rint(UNIT * exact_costs(matches, self.plan.costs, ranges=ranges))
         self.total_cost += float(costs.sum())
@@ -208,7 +210,9 @@ class LiveJoin:
             for side in (0, 1):
                 end = int(self.state.whole[st.SEQUENCE + side])
                 told = slice(*(np.array([self._told[side], end]) - int(self.state.whole[st.ADMISSIONS_GONE + side])))
-                self.sample.let_in(side, np.multiply.reduce([each[told] for each in self.came_by(side)]))
+                shares = np.multiply.reduce([each[told] for each in self.came_by(side)])
+                key = self._hashes_of(side, np.arange(self._told[side], end))
+                self.sample.let_in(side, shares, key, shares, int(self.state.setting[st.SALT]))
                 self._told[side] = end
 
     def _sample_of(self, found: Outputs) -> None:

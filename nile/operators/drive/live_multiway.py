@@ -91,7 +91,7 @@ class LiveMultiway:
         self.table = KeyTable(hasher)
         self._windows = 1 if plan.is_exact else 2
         self.sampled = samples(plan)
-        self.sample = LiveSample(plan.window, streams)
+        self.sample = LiveSample(plan.window, streams, met=self.sampled)
         self.tuples = np.zeros(streams, np.int64)
         """Tuples of each stream that have come."""
         self._owner = np.zeros(0, np.int8)
@@ -191,6 +191,10 @@ class LiveMultiway:
                 f"{matches.max():.2g}; name a shorter window"
             )
         self.matches += int(matches.astype(np.int64).sum())
+        if self.sampled:
+            new = self._owner[self.arrivals - arrivals - self._gone : self.arrivals - self._gone]
+            for k in range(self.streams):
+                self.sample.complete(k, matches[new == k])
         table = plan.costs
         outputs = np.minimum(matches, 1.0) if plan.output == "ranges" else matches
         candidate = table.scan if self._tested else table.emit
@@ -233,11 +237,15 @@ class LiveMultiway:
         """All that was pushed has been advanced to: forget what a window cannot reach, and keys that went with it."""
         if self.sampled:
             dealt_with = int(self.join.state.whole[st.APPLIED])
-            new = slice(self._told - self._gone, dealt_with - self._gone)
-            state = self.join.state
-            came_by = state.admissions[new] * (state.coins[new] if self.join.followed else 1.0)
+            new, state = slice(self._told - self._gone, dealt_with - self._gone), self.join.state
+            coins = state.coins[new] if self.join.followed else np.ones(new.stop - new.start)
+            salt = -1 if self.join.followed else int(state.setting[st.SALT])
+            hashes = np.append(self.table.hashes(), np.uint64(0))  # the last: of -1
+            key, came_by = hashes[self.join.owner(np.arange(self._told, dealt_with))[1]], state.admissions[new] * coins
+            share = came_by * coins ** (self.streams - 1)  # as if keys alone were drawn, as `_sample_of` takes it
             for k in range(self.streams):
-                self.sample.let_in(k, came_by[self._owner[new] == k])
+                mine = self._owner[new] == k
+                self.sample.let_in(k, came_by[mine], key[mine], share[mine], salt)
             self._told = dealt_with
         self.join.let_go(self._windows)
         known = self.table.known
@@ -317,7 +325,7 @@ class LiveMultiway:
             return Estimate.exact(float(self.found))
         if self.sampled:
             told, whole = self.sample.estimate(self.last), self.join.state.whole
-            waits = self.plan.output == "ranges" and whole[st.APPLIED] < whole[st.ARRIVED]
+            waits = not (self.join.followed and self.plan.output == "pairs") and whole[st.APPLIED] < whole[st.ARRIVED]
             return replace(told, high=math.inf) if waits else told  # tuples that wait for credit stand in no weight
         return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
 

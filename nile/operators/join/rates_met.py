@@ -1,0 +1,90 @@
+"""How much totals of live samples of keys vary at the rates that tuples met, whatever came in.
+
+Where no coin is cast but by a key's hash, an arrival that completes m outputs while keys come in with a share d adds
+m * sqrt((1 - d) / d) to the root of what its key adds to the variance (Horvitz-Thompson; as levels of a key are nested,
+no less than it is).  A refused tuple met the share that the last one came in with, and no more than where its key lies.
+Keys share sums by their hash: a 1,024th of the total's square at most is added.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nile.exact.state.held import Held, State
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.operators.join import rates_kernels
+else:
+    rates_kernels = lazy("nile.operators.join.rates_kernels")
+
+__all__ = ["RatesMet"]
+
+Array = np.ndarray[Any, Any]
+_CELLS = 1024
+_LARGEST = 1e60
+
+
+class RatesMet:
+    """Those of all tuples of so many streams, each in order."""
+
+    def __init__(self, streams: int) -> None:
+        self._matches = 0.0
+        self._by_key = np.zeros((streams, _CELLS))  # a row each: sums go on in order, whatever the cuts
+        self._share = np.ones(streams)  # that the last tuple of each stream came in with; before any did, all would
+        self._waiting = [np.zeros(0) for _ in range(streams)]  # matches of those that were not dealt with yet
+
+    def arrive(self, stream: int, matches: Array) -> None:
+        """Tuples of a stream came.  matches: float64 [n], the outputs that each completes, whoever came in."""
+        self._waiting[stream] = np.concatenate([self._waiting[stream], matches])
+
+    def deal_with(self, stream: int, share: Array, key: Array, salt: int) -> None:
+        """The next tuples of a stream were dealt with.
+
+        share: float64 [n], of keys that came in when each did, 0 where it was refused; key: uint64 [n], hashes; salt:
+        of the places that these have among all, -1 where tuples are refused by coins of their own, too.
+        """
+        n = share.shape[0]
+        matches, self._waiting[stream] = self._waiting[stream][:n], self._waiting[stream][n:]
+        self._matches += math.fsum(matches)  # whole numbers: the same in any order
+        self._share[stream] = rates_kernels.meet_rates(
+            matches, share, key, salt, float(self._share[stream]), self._by_key[stream]
+        )
+
+    @property
+    def parts(self) -> float:
+        """Of how many equal parts, each in or out by itself, totals at these rates would vary as much."""
+        variance = float((self._by_key.sum(axis=0) ** 2).sum())
+        if variance == 0.0:
+            return math.inf if self._matches else 0.0
+        return self._matches * self._matches / variance
+
+    def capture(self) -> State:
+        """What has been seen, for `nile.execution.envelopes.flat`."""
+        return {
+            "by_key": self._by_key.copy(), "share": self._share.copy(), "matches": np.array([self._matches]),
+            "waiting": [{"matches": each} for each in self._waiting],
+        }  # fmt: skip
+
+    def restore(self, held: Held) -> None:
+        """Be where another one was.  Raises EnvelopeError."""
+        by_key, matches = held.array("by_key", "float64", self._by_key.shape), held.array("matches", "float64", (1,))
+        share = held.array("share", "float64", self._share.shape)
+        waiting = []
+        for part in held.parts("waiting", len(self._waiting)):
+            waiting.append(part.array("matches", "float64", (None,)))
+            part.end()
+        fits = all(bool(((each >= 0.0) & (each <= _LARGEST)).all()) for each in (by_key, matches, *waiting))
+        if not fits or not ((share > 0.0) & (share <= 1.0)).all():
+            held.refuse("sums of what tuples add to a variance, and shares of keys", "others")
+        self._by_key, self._share, self._waiting = by_key.copy(), share.copy(), waiting
+        self._matches = float(matches[0])
+        held.end()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._by_key.nbytes + sum(each.nbytes for each in self._waiting)
