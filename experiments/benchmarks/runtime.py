@@ -42,6 +42,12 @@ _JOINED = (
     "SELECT a.item, count(*) AS n, sum(b.price) AS total FROM a, b WHERE a.item = b.item GROUP BY a.item{} WINDOW 1"
 )
 
+_TAILS = (
+    ("a.item", "sum(b.price) AS total"),
+    ("floor(a.price)", "count(*) AS n, sum(b.price) AS total"),
+    ("floor(b.price)", "sum(a.price) AS total"),
+)
+"""(what one join is grouped by, what is told of it)."""
 _PAIRS = "SELECT a.t, b.t AS u, a.item, a.price, b.price AS q FROM a, b WHERE a.item = b.item WINDOW 1"
 _SELECTED = "SELECT a.t, b.t AS u, a.item, a.price FROM a, b WHERE a.item = b.item AND a.price + b.price > 195 WINDOW 1"
 
@@ -112,6 +118,35 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
         Measure(f"{name}: state of one", state, "times", STATE_BAR, most=True),
         Measure.of(f"{name}: CPU of one", ratios, "times", CPU_BAR, most=True,
                    about=f"{median(took) * 1e3:.1f} ms a push, read"),
+    ]  # fmt: skip
+
+
+def _tails(pushes: int, rounds: int) -> list[Measure]:
+    """State and CPU of three group-bys over one join beside those of the join and of what each has above it.
+
+    The join alone is one that tells nothing: of its pairs none satisfies the condition.
+    """
+    texts = [f"SELECT {by}, {told} FROM a, b WHERE a.item = b.item GROUP BY {by} WINDOW 1" for by, told in _TAILS]
+    nothing = "SELECT a.item, a.price, b.price AS q FROM a, b WHERE a.item = b.item AND a.price + b.price < 0 WINDOW 1"
+    ways = [Many(each, emit="changes") for each in (texts, *([text] for text in texts), [nothing])]
+    for each in ways:
+        each.cpu(pushes)
+    held, *alone, pairs = (each.state for each in ways)
+    state, share = held / (sum(alone) - 2 * pairs), held / sum(alone)
+    ratios, shares, took = [], [], []
+    for _ in range(rounds):
+        cpu, *apart, join = (each.cpu(pushes) for each in ways)
+        ratios.append(cpu / (sum(apart) - 2 * join))
+        shares.append(cpu / sum(apart))
+        took.append(cpu)
+    for each in ways:
+        each.db.close()
+    name = "three group-bys over a join"
+    return [
+        Measure(f"{name}: state of the join and the three", state, "times", STATE_BAR, most=True,
+                about=f"{share:.2f} times that of three queries apart"),
+        Measure.of(f"{name}: CPU of the join and the three", ratios, "times", CPU_BAR, most=True,
+                   about=f"{median(took) * 1e3:.1f} ms a push, read; {median(shares):.2f} times that of three apart"),
     ]  # fmt: skip
 
 
@@ -212,6 +247,7 @@ def many_queries(
     measures += _beside_one(f"{DASHBOARDS} dashboards of 10 kinds over a join", boards, pushes // 4, rounds)
     equal = [_JOINED.format("")] * DASHBOARDS
     measures += _beside_one(f"{DASHBOARDS} equal dashboards over a join", equal, pushes // 4, rounds)
+    measures += _tails(pushes // 4, rounds)
     for what, text in (("rare", "price > {} AND item = {}"), ("one item each", "price > 0 AND item = {1}")):
         chosen = Many(
             [f"SELECT t, item, price FROM a WHERE {text.format(99 + k / selections, k)}" for k in range(selections)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -82,7 +82,7 @@ class Result(Answer):
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
         self._one: Iterator[tuple[Any, ...]] | None = None
-        self.sharing: Callable[[], Sequence[str]] = tuple
+        self.sharing: Callable[[], Mapping[str, Sequence[str]]] = dict
         """The standing queries that have this query's plan, for EXPLAIN."""
 
     @property
@@ -275,9 +275,10 @@ class Result(Answer):
                 held = held_if_room(self._read(self._begin()))
             self._table = None if held is None else contiguous(held, self._schema)
         explained = self._explained(self._run if analyze else None)
-        if shares := list(self.sharing()):
-            told = f"as a standing query: shares the plan of {', '.join(shares)}, once their states are equal"
-            explained = Explained([*explained.lines, told], {**explained.values, "shares": shares})
+        for what, names in self.sharing().items():
+            told = f"as a standing query: shares the {what} of {', '.join(names)}, once their states are equal"
+            value = {"shares": names} if what == "plan" else {"shares_part": names}
+            explained = Explained([*explained.lines, told], {**explained.values, **value})
         return explained.told(form, self._growing(analyze))
 
     def _growing(self, analyze: bool) -> list[str]:

@@ -15,7 +15,7 @@ from nile.engine.builders import Builders
 from nile.execution.live.live import Live
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.scheduled import Schedule
-from nile.execution.live.sharers import sharers_of
+from nile.execution.live.shared.sharers import sharers_of
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
 from nile.execution.registry import Registry

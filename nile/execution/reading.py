@@ -12,6 +12,7 @@ import numpy as np
 from nile.base.cells import misfit_reason
 from nile.base.plain import decoded, decoded_schema, decoded_type
 from nile.exact.plan.algebra import SIGN
+from nile.exact.state.columns import Columns, made, picked
 from nile.exact.state.lent import lent_together
 from nile.execution.values import filtered, schema_of
 from nile.expressions.tree import Logic, Node, columns_of, rename
@@ -30,7 +31,7 @@ from nile.summaries.heavy import pa, pc
 if TYPE_CHECKING:
     from nile.expressions.conditions import Condition
 
-__all__ = ["Leaf", "Readable", "Reading", "named_leaf", "own_condition", "places", "selected"]
+__all__ = ["Leaf", "Naming", "Readable", "Reading", "named_leaf", "own_condition", "places", "selected"]
 
 Array = np.ndarray[Any, Any]
 _ROWS = 65_536
@@ -266,6 +267,27 @@ def places(leaf: Stream | Relation, schema: pa.Schema) -> tuple[list[int] | None
         k >= 0 and schema.field(k).type == field.type for k, field in zip(at, leaf.fields, strict=True)
     )
     return (at if plain else None), schema_of(leaf.fields)
+
+
+class Naming:
+    """The columns of leaves in batches; where they are is found out once for batches that are alike."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[pa.Schema, tuple[list[int], pa.Schema] | None]] = {}
+
+    def place(self, leaf: Stream | Relation, schema: pa.Schema) -> tuple[list[int], pa.Schema] | None:
+        """(where they are in batches of a schema, as the plan calls them); None: there is more to do."""
+        known = self._places.get(leaf.alias)
+        if known is None or not (schema is known[0] or schema.equals(known[0])):
+            at, named = places(leaf, schema)
+            known = self._places[leaf.alias] = schema, None if at is None else (at, named)
+        return known[1]
+
+    def named(self, leaf: Stream | Relation, batch: pa.RecordBatch | Columns) -> pa.RecordBatch | Columns:
+        """As the plan calls them."""
+        if (named := self.place(leaf, batch.schema)) is not None:
+            return picked(batch, *named)
+        return named_leaf(leaf, made(batch))
 
 
 def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[Any, pa.RecordBatch]:

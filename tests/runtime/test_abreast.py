@@ -24,6 +24,7 @@ from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.running import Running
+from nile.execution.live.shared import ahead
 from nile.runtime import on_threads
 from nile.runtime.on_threads import Ahead, shared_out, worked_ahead
 
@@ -41,6 +42,9 @@ QUERIES: list[tuple[str, dict[str, Any]]] = [
     ("SELECT sum(1 / CAST(v AS bigint)) AS s FROM b WINDOW 5", {"emit": "changes"}),
     ("SELECT k, 2 * count(*) AS d FROM a GROUP BY k WINDOW 8", {"emit": "changes"}),
     ("SELECT k, 9 / (count(*) - 9) AS q FROM b GROUP BY k WINDOW 5", {"emit": "changes"}),
+    ("SELECT a.v, sum(b.v) AS s FROM a, b WHERE a.k = b.k GROUP BY a.v WINDOW 6", {"emit": "changes"}),
+    ("SELECT b.v, max(a.t) AS t FROM a, b WHERE a.k = b.k GROUP BY b.v WINDOW 6", {"emit": "changes"}),
+    ("SELECT DISTINCT b.v, a.k FROM a, b WHERE a.k = b.k WINDOW 6", {"emit": "changes"}),
 ]
 
 
@@ -55,7 +59,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(subscriptions, "_ABREAST", 1)
     monkeypatch.setattr(on_threads, "_WORTH", 0.0)
-    monkeypatch.setattr(subscriptions, "worked_ahead", noted)
+    monkeypatch.setattr(ahead, "worked_ahead", noted)
     return used
 
 
@@ -297,7 +301,7 @@ def test_callbacks_are_called_in_the_thread_that_pushes_and_in_order(eager: list
 
 
 def test_small_batches_are_worked_on_where_they_are_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "worked_ahead", lambda *_: pytest.fail("threads for three rows"))
+    monkeypatch.setattr(ahead, "worked_ahead", lambda *_: pytest.fail("threads for three rows"))
     with nile.connect() as db:
         db.stream("a", SCHEMA, time="t")
         counts = [db.subscribe(f"SELECT count(*) AS n FROM a WINDOW {n}", emit="changes") for n in (1, 2)]
@@ -305,12 +309,12 @@ def test_small_batches_are_worked_on_where_they_are_pushed(monkeypatch: pytest.M
         assert all(each.poll() for each in counts)
 
 
-def test_whether_a_plan_stands_alone_is_asked_once_however_many_read_it(
+def test_whether_a_plan_may_run_ahead_is_asked_once_however_many_read_it(
     monkeypatch: pytest.MonkeyPatch, eager: list[int]
 ) -> None:
     asked: list[Any] = []
-    alone = Running.stands_alone.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(Running, "stands_alone", property(lambda self: asked.append(self) or alone(self)))
+    alone = Running.may_run_ahead.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(Running, "may_run_ahead", property(lambda self: asked.append(self) or alone(self)))
     with nile.connect(threads=2) as db:
         db.stream("a", SCHEMA, time="t")
         texts = [f"SELECT k, count(*) AS n FROM a GROUP BY k WINDOW {2 + (n == 7)}" for n in range(20)]

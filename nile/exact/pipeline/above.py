@@ -1,18 +1,21 @@
-"""Selections and projections above an operator with state: a signed tuple in, the same sign out."""
+"""Above operators with state: selections and projections, a signed tuple in, the same sign out; the output's window."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nile.exact.pipeline.schedule import Above, Delta, Operator
+import numpy as np
+
+from nile.exact.pipeline.schedule import Above, Clock, Delta, Operator, Stateful
 from nile.exact.pipeline.sources.incoming import projected, selected
 from nile.exact.pipeline.threaded_selection import kept
 from nile.exact.plan.algebra import Project, Select
 from nile.exact.state.arrow import pa
 from nile.exact.state.columns import Numbers, made, picked
 from nile.exact.state.expire import nothing
+from nile.exact.state.held import Held, State
 
-__all__ = ["Projection", "Selection"]
+__all__ = ["OutputWindow", "Projection", "Selection"]
 
 
 class Selection(Above):
@@ -78,3 +81,28 @@ class Projection(Above):
         if not rows.num_rows:
             return nothing(self.schema)
         return projected(rows, self.plan)
+
+
+class OutputWindow(Stateful):
+    """The window of the output: where no negative tuples come, what expires leaves it here."""
+
+    KIND: ClassVar = "window"
+
+    def __init__(self, clock: Clock, below: Operator) -> None:
+        super().__init__(clock, [below], below.schema)
+
+    def apply(self, deltas: list[Delta]) -> Delta:
+        return Delta(deltas[0].ts, np.sign(deltas[0].sign), deltas[0].rows)
+
+    def contents(self) -> Any:
+        return self.inputs[0].contents()
+
+    def captured(self) -> State:
+        return {}
+
+    def restored(self, held: Held) -> None:
+        """Nothing but what waits to expire."""
+
+    @property
+    def own(self) -> int:
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.incoming import Incoming, chain_of
 from nile.exact.pipeline.sources.leaf import Stream
+from nile.exact.pipeline.sources.part import Follower, Part
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream
@@ -77,34 +79,53 @@ class Reader:
 class Built:
     """Every operator of a pipeline, by what the driver does with it."""
 
-    HELD: ClassVar = ("arrivals", "streams", "joins", "all")
-    DERIVED: ClassVar = ("begins", "stages")
+    HELD: ClassVar = ("arrivals", "streams", "joins", "followers", "all")
+    DERIVED: ClassVar = ("begins", "stages", "made", "_parts")
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Mapping[int, Part] | None = None) -> None:
+        """parts: what is at work elsewhere already, by the identities of nodes."""
         self.arrivals: list[Incoming] = []
-        self.streams: list[Stream | StreamJoining | PartitionedStream | SlidingStream] = []
-        self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining | ConstrainedJoining] = []
+        self.streams: list[Stream | StreamJoining | PartitionedStream | SlidingStream | Follower] = []
+        self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining | ConstrainedJoining | Follower] = []
+        self.followers: list[Follower] = []
         self.begins = False  # whether something holds before the first tuple
         self.all: list[Counted] = []  # inputs before what reads them
         self.stages: list[Stage] = []  # likewise
+        self.made: dict[int, tuple[Reader, slice]] = {}
+        """By the identity of a node: for whom it was made, and which of all operators it and those below are."""
+        self._parts = parts or {}
 
     @property
     def is_pushed(self) -> bool:
         """Whether all that streams bring is pushed, and none is made by operators."""
         pushed = {id(each) for each in self.arrivals}
-        return all(isinstance(each, StreamJoining) or id(each.arrivals) in pushed for each in self.streams)
+        return not self.followers and all(
+            isinstance(each, StreamJoining) or id(each.arrivals) in pushed for each in self.streams
+        )
 
     def make(self, plan: Plan, clock: Clock, reader: Reader, path: Path = ()) -> Counted:
         """The operator of a node, with all below it."""
-        known, below = len(self.arrivals), len(self.stages)
-        made = self._made(plan, clock, reader, path)
+        known, below, begin = len(self.arrivals), len(self.stages), len(self.all)
+        part = self._parts.get(id(plan))
+        made = self._made(plan, clock, reader, path) if part is None else self._read(part, plan, path)
         self.all.append(made)
+        self.made[id(plan)] = reader, slice(begin, len(self.all))
         inputs = [at for at in range(below, len(self.stages)) if self.stages[at].above is None]
         for at in inputs:
             self.stages[at].above = len(self.stages)
         arrivals = () if inputs else tuple(self.arrivals[known:])
         self.stages.append(Stage(made, tuple(self.stages[at].operator for at in inputs), tuple(inputs), arrivals))
         return made
+
+    def _read(self, part: Part, plan: Plan, path: Path) -> Counted:
+        """What reads a part that is at work elsewhere."""
+        follower = Follower(part, plan, path)
+        self.all += follower.below  # type: ignore[arg-type]
+        self.arrivals += follower.arrivals  # type: ignore[arg-type]
+        self.streams.append(follower)
+        self.joins.append(follower)
+        self.followers.append(follower)
+        return Counted(follower, plan, path, follower.told)  # type: ignore[arg-type]  # its KIND is the part's
 
     def _made(self, plan: Plan, clock: Clock, reader: Reader, path: Path) -> Counted:
         base, above = chain_of(plan)
@@ -229,7 +250,7 @@ def _constrained(plan: Join, clock: Clock, reader: Reader) -> tuple[Chain, Chain
     return streams if endless or not reader.go else None
 
 
-def build(plan: Plan, clock: Clock, reader: Reader) -> tuple[Counted, Built]:
-    """The root operator, and all that the driver needs to know."""
-    built = Built()
+def build(plan: Plan, clock: Clock, reader: Reader, parts: Mapping[int, Part] | None = None) -> tuple[Counted, Built]:
+    """The root operator, and all that the driver needs to know.  parts: as of `Built`."""
+    built = Built(parts)
     return built.make(plan, clock, reader), built

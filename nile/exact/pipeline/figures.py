@@ -52,7 +52,7 @@ class Counted:
 
     KIND: ClassVar = "counted"
     HELD: ClassVar = ("operator", "positive", "negative")
-    DERIVED: ClassVar = ("schema", "held", "waiting", "_node", "_path", "_told", "_leaf", "_time")
+    DERIVED: ClassVar = ("schema", "held", "waiting", "told", "_node", "_path", "_leaf", "_time")
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Counted:
         self.held: int | None = None
         self.waiting: deque[tuple[int, Delta, int]] = deque()
         self._time: int | None = None  # of what was taken last; None: of the operator as it is
-        self._node, self._path, self._told, self._leaf = node, path, told, leaf
+        self._node, self._path, self.told, self._leaf = node, path, told, leaf
 
     def fill(self, to: int) -> int:
         """Let the operator work up to an instant; how many tuples came out of it."""
@@ -147,7 +147,7 @@ class Counted:
 
     def figures(self) -> list[Figures]:
         """Of the operator and all below it."""
-        inputs = [each() for each in self._told]
+        inputs = [each() for each in self.told]
         came = sum(each[0].positive + each[0].negative for each in inputs)
         if self._leaf is not None and not inputs:
             came = self._leaf[0]

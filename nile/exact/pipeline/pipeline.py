@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from nile.base.weakly import weakly
+from nile.exact.pipeline.above import OutputWindow
 from nile.exact.pipeline.build import Reader, build
 from nile.exact.pipeline.check import check
 from nile.exact.pipeline.figures import Counted, Figures
-from nile.exact.pipeline.schedule import EARLIEST, Changes, Clock, Delta, Operator, Stateful
+from nile.exact.pipeline.schedule import EARLIEST, Changes, Clock, Delta
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.incoming import Named
+from nile.exact.pipeline.sources.part import Part
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Stages
 from nile.exact.plan.algebra import Plan
@@ -40,31 +42,6 @@ FORMAT = 1
 """Which form `capture` gives; a later one reads those before it."""
 
 
-class _Window(Stateful):
-    """The window of the output: where no negative tuples come, what expires leaves it here."""
-
-    KIND: ClassVar = "window"
-
-    def __init__(self, clock: Clock, below: Operator) -> None:
-        super().__init__(clock, [below], below.schema)
-
-    def apply(self, deltas: list[Delta]) -> Delta:
-        return Delta(deltas[0].ts, np.sign(deltas[0].sign), deltas[0].rows)
-
-    def contents(self) -> Any:
-        return self.inputs[0].contents()
-
-    def captured(self) -> State:
-        return {}
-
-    def restored(self, held: Held) -> None:
-        """Nothing but what waits to expire."""
-
-    @property
-    def own(self) -> int:
-        return 0
-
-
 class Pipeline:
     """A running plan.
 
@@ -72,7 +49,7 @@ class Pipeline:
     row ever added), `changes` (signed) or `snapshot` (the state at the end, once).  Rows of stored relations, and
     the row of a group without keys, are output at the first instant there is: of a tuple, or of `advance`.
     signed: whether removals are output under `append`, too, as operators above it need (`Tail`); threads: that a join
-    of two streams may work on, None for all cores.
+    of two streams may work on, None for all cores; parts: what is at work elsewhere, by the identities of its nodes.
     Raises ConfigError, KeyTypeError, UnknownColumn for what is wrong with the plan.
     """
 
@@ -83,7 +60,7 @@ class Pipeline:
 
     def __init__(
         self, plan: Plan, scheduling: Scheduling = "nta", emit: Emit = "changes", *, signed: bool = False,
-        threads: int | None = 1,
+        threads: int | None = 1, parts: Mapping[int, Part] | None = None,
     ) -> None:  # fmt: skip
         for where, given, known in (("scheduling", scheduling, Scheduling), ("emit", emit, Emit)):
             if given not in get_args(known):
@@ -95,9 +72,9 @@ class Pipeline:
         self.signed = signed
         self._clock = Clock(scheduling, threads=threads)
         reader = Reader(come=emit != "snapshot", go=emit == "changes", keep=emit == "snapshot")
-        self._root, self._built = build(plan, self._clock, reader)
+        self._root, self._built = build(plan, self._clock, reader, parts)
         if emit == "changes" and scheduling != "nta":
-            self._root = Counted(_Window(self._clock, self._root), None, None, [self._root.figures])
+            self._root = Counted(OutputWindow(self._clock, self._root), None, None, [self._root.figures])
             self._built.all.append(self._root)
         self._last = dict.fromkeys((each.scan.name for each in self._built.arrivals), EARLIEST)
         self._arrivals = {name: [at for at in self._built.arrivals if at.scan.name == name] for name in self._last}
@@ -150,6 +127,11 @@ class Pipeline:
     def reached(self) -> tuple[Any, ...]:
         """How far it has come: the same of two pipelines that were told the same of time."""
         return self.stages.done, self._advanced, self._finished, self._clock.origin is None, self._last, self._passed
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was an instant, and has been no end."""
+        return self._clock.origin is not None and not self._finished
 
     def open_from(self, name: str) -> int | None:
         """The earliest instant at which tuples of a stream, or changes of a relation, can still arrive; None: any."""
@@ -305,6 +287,19 @@ class Pipeline:
         for each, part in zip(self._built.all, held.parts("operators", len(self._built.all)), strict=True):
             each.restore(part)
         held.end()
+
+    def reader_of(self, plan: Plan) -> Reader | None:
+        """For whom a node of the plan was made; None: it is within another."""
+        return self._built.made.get(id(plan), (None,))[0]
+
+    def capture_part(self, plan: Plan) -> list[State]:
+        """The states of a node of the plan and of all below it."""
+        return [each.capture() for each in self._built.all[self._built.made[id(plan)][1]]]
+
+    def release(self) -> None:
+        """Read no part that is at work elsewhere any more: the end of this one."""
+        for each in self._built.followers:
+            each.part.leave(each)
 
     @property
     def memory(self) -> int:

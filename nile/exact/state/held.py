@@ -134,6 +134,11 @@ class Held:
             self.refuse(f"{name!r} to be {n} parts", value)
         return [Held(each, f"{self.where}, {name} {i}") for i, each in enumerate(value)]
 
+    def rest(self) -> State:
+        """All that nobody has read."""
+        left, self._left = self._left, set()
+        return {name: value for name, value in self._state.items() if name in left}
+
     def end(self) -> None:
         """Nothing is left that nobody read."""
         if self._left:

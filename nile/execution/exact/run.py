@@ -71,10 +71,10 @@ def changed(found: Changes, schema: pa.Schema, emit: str) -> pa.RecordBatch:
     return stamped(found.ts, found.sign, found.given, schema, 2 if emit == "changes" else 1 if emit == "stream" else 0)
 
 
-def pipeline_of(plan: algebra.Plan, choice: Choice, *, signed: bool = False, threads: int | None = 1) -> Pipeline:
-    """The pipeline of a plan; a stream is what it appends."""
+def pipeline_of(plan: algebra.Plan, choice: Choice, **how: Any) -> Pipeline:
+    """The pipeline of a plan; a stream is what it appends.  how: as of `Pipeline`."""
     emit = "append" if choice.emit == "stream" else choice.emit
-    return Pipeline(plan, choice.scheduling, emit, signed=signed, threads=threads)  # type: ignore[arg-type]
+    return Pipeline(plan, choice.scheduling, emit, **how)  # type: ignore[arg-type]
 
 
 def last_instant(plan: Plan, last: int | None) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nile.exact.pipeline.figures import Figures
 from nile.exact.pipeline.pipeline import Changes
+from nile.exact.pipeline.sources.counts import counts_of
 from nile.exact.pipeline.tail import Passed, Tail
 from nile.exact.state.columns import stamped
 from nile.exact.state.held import MOST, Held, State
@@ -17,8 +18,8 @@ from nile.execution.exact.promised import Known
 from nile.execution.exact.run import output_schema
 from nile.execution.live.commits import Commits
 from nile.execution.live.indexed.standing import Indexed
-from nile.execution.live.likeness import alike, counts_of
 from nile.execution.live.running import Running
+from nile.execution.live.shared.whole import run_as_one
 from nile.execution.reading import Readable
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
@@ -189,32 +190,11 @@ class ExactSubscription(Indexed):
         return self._plan.key
 
     def join(self, other: ExactSubscription) -> bool:
-        """Run on the plan of another from here, with all who share this one's; whether both go on alike.
-
-        They do if they are equal but for what they have counted, and have taken in the same.
-        Cost: O(1) where they have come to different instants, else O(state).
-        """
-        mine, theirs = self._plan, other._plan
-        if mine is theirs:
-            return True
-        mine.settle()
-        theirs.settle()
-        level = all(each._turn == plan.turn for plan in (mine, theirs) for each in plan.readers)
-        if not level or not alike(mine.pipeline, theirs.pipeline):
-            return False
-        for each in list(mine.readers):
-            each.unindexed()
-            state = each._core()
-            pairs = zip(each._counted(state), each._counted(theirs.pipeline.capture()), strict=True)
-            each._more = [here[name] - there[same] for (here, name), (there, same) in pairs], state["origin"]
-            each._plan, each._turn = theirs, theirs.turn
-            theirs.readers.append(each)
-            each.regroup()
-        mine.readers.clear()
-        return True
+        """Run on the plan of another from here, with all who share this one's; whether both go on alike."""
+        return run_as_one(self._plan, other._plan)
 
     def _alone(self) -> None:
-        """Go on with a plan of its own, of equal state."""
+        """Go on with a plan of its own, of equal state, of which nothing is shared."""
         self.unindexed()
         if len(self._plan.readers) > 1:
             self.settle()
@@ -222,6 +202,9 @@ class ExactSubscription(Indexed):
             self._plan, self._turn = shared.alone(), 0
             self._plan.readers.append(self)
             shared.leave(self, turn)
+            self.apart(self)
+        elif self._plan.common is not None:
+            self._plan.run_on(None)
             self.apart(self)
 
     @property
@@ -363,7 +346,9 @@ class ExactSubscription(Indexed):
                 state["operators"] += self._tail.capture()
                 state["changes"] = self._changes
             if self._plan.constraints:
-                seen = {**seen, "constraints": "\n".join(self._plan.constraints)}
+                seen["constraints"] = "\n".join(self._plan.constraints)
+            if self._plan.mended:
+                seen["mended"] = True
             return {**self._mailbox(), **seen, "operators": state}
 
     def _core(self) -> State:
@@ -390,6 +375,7 @@ class ExactSubscription(Indexed):
             seen.end()
         if held.has("constraints") and held.text("constraints") != "\n".join(self._plan.constraints):
             held.refuse("the constraints that the query goes by", "others")
+        self._plan.mended = held.has("mended") and held.flag("mended")
         state, nodes = held.state("operators"), len(self._tail.nodes)
         if nodes and isinstance(given := state.get("operators"), list):
             self._tail.restore(given[len(given) - nodes :])

@@ -8,7 +8,7 @@ Source: STREAM (CIDR 2003), section 3.2: a shared queue with a pointer for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,10 @@ import numpy as np
 
 from nile.exact.pipeline.figures import Path
 from nile.exact.pipeline.pipeline import Changes, Pipeline
-from nile.exact.pipeline.sources.incoming import Named
 from nile.exact.pipeline.sources.taken_back import takes_nothing_back
 from nile.exact.pipeline.stages import Ran, Stages
 from nile.exact.pipeline.tail import Tail, cut
-from nile.exact.state.columns import Columns, made, picked
+from nile.exact.state.columns import Columns, made
 from nile.execution.choice import Choice
 from nile.execution.envelopes import flat, of
 from nile.execution.exact.physical import Compiler, with_selections
@@ -29,16 +28,18 @@ from nile.execution.exact.promised import Known, Promised
 from nile.execution.exact.run import pipeline_of
 from nile.execution.live.chosen import sought
 from nile.execution.live.event import Readers
-from nile.execution.reading import Readable, Reading, named_leaf, places, selected
-from nile.expressions.tree import Column
+from nile.execution.live.shared.common import Common
+from nile.execution.live.shared.keys import key_below, passed_on, read_live, tail_of
+from nile.execution.live.shared.subplan import subplan_of
+from nile.execution.reading import Naming, Readable, Reading, named_leaf, selected
 from nile.runtime.on_threads import Ahead
-from nile.sql.plan import Filter, Over, Plan, Project, Query, Relation, Stream, leaves_of
+from nile.sql.plan import Filter, Query, Relation, Stream, leaves_of
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.summaries.errors import NileError
 from nile.summaries.heavy import pa
 
-__all__ = ["Running", "Waiting", "key_of", "read_live", "tail_of"]
+__all__ = ["Running", "Waiting"]
 
 Array = np.ndarray[Any, Any]
 
@@ -53,56 +54,6 @@ class Waiting:
     path: Path | None
     tuples: int
     memory: int
-
-
-def _passed_on(above: list[Plan]) -> tuple[str, ...] | None:
-    """The columns that come out at the top where one selection, and no expression, is there; None: there is more."""
-    match above:
-        case [Filter() as one]:
-            return tuple(field.name for field in one.fields)
-        case [Project() as made, Filter()]:
-            names = [item.node.name for item in made.items if isinstance(item.node, Column)]
-            return tuple(names) if len(names) == len(made.items) else None
-        case _:
-            return None
-
-
-def tail_of(plan: Plan, choice: Choice) -> tuple[list[Plan], Plan]:
-    """(selections and projections at the top of a plan that nothing is held above, from the top; what is below).
-
-    A selection over window functions is part of how they work.  Only where negative tuples say what expires.
-    """
-    above: list[Plan] = []
-    below = plan
-    while isinstance(below, Filter | Project) and not (isinstance(below, Filter) and isinstance(below.input, Over)):
-        above.append(below)
-        below = below.input
-    if choice.scheduling != "nta" or isinstance(below, Relation):
-        return [], plan
-    if isinstance(below, Stream) and (
-        choice.emit not in ("append", "stream") or not isinstance(below.window, int | None)
-    ):
-        return [], plan  # what is selected is held, so nothing else should be
-    return above, below
-
-
-def read_live(leaves: Sequence[Stream | Relation], live: Mapping[str, LiveStream]) -> dict[str, LiveStream]:
-    """What a plan with these leaves reads of what rows are pushed to, by name."""
-    return {
-        leaf.name: live[leaf.name]
-        for leaf in leaves
-        if leaf.name in live and (isinstance(leaf, Stream) or leaf.changes)
-    }
-
-
-def key_of(query: Query, choice: Choice, streams: Mapping[str, LiveStream]) -> tuple[Any, ...]:
-    """Equal for queries that can run on one plan, but for constraints.  streams: as of `read_live`."""
-    return _key(tail_of(with_selections(query.plan), choice)[1], choice, streams)
-
-
-def _key(below: Plan, choice: Choice, streams: Mapping[str, LiveStream]) -> tuple[Any, ...]:
-    read = tuple((name, id(stream)) for name, stream in streams.items())
-    return repr(below), choice.emit, choice.scheduling, choice.algorithm, read
 
 
 class Running(Readers):
@@ -151,29 +102,37 @@ class Running(Readers):
         compiler = Compiler(self.reading.schema, lambda leaf: tables[leaf.alias], algorithm, promised)
         self._plan = compiler.plan(plan)
         self.constraints = tuple(promised.used)  # what it goes by, by what it says
-        self.key: tuple[Any, ...] = (*_key(below, choice, self.streams), self.constraints)
+        self.key: tuple[Any, ...] = (*key_below(below, choice, self.streams), self.constraints)
         core, self._nodes = cut(self._plan, len(above))
         self.tail_key = repr(above)
         self.is_stream = bool(above) and isinstance(below, Stream) and len(leaves) == len(self.leaves) == 1
         """Whether below the top there is one live stream, and nothing else."""
-        self.passed_on = _passed_on(above)
-        self._made: Callable[[], Pipeline] = partial(
+        self.passed_on = passed_on(above)
+        self._made: Callable[..., Pipeline] = partial(
             pipeline_of, core, choice, signed=bool(above), threads=home.threads
         )
-        self.pipeline, self._threads = self._made(), home.threads
+        self.pipeline, self.threads = self._made(), home.threads
         self.gate: Any = None
         """What is let in of its streams, in a database with bounds; None: all."""
         self.ahead: Ahead[list[Changes]] = Ahead()
         """What `arrived` gives next, worked out before readers come to it."""
         self.formed: tuple[list[Changes], dict[Any, Any]] | None = None
         """What was worked out ahead, and what forms of readers made of it, by their keys."""
-        self._places: dict[str, tuple[pa.Schema, Named | None]] = {}
+        self._naming = Naming()
+        self.mended = False
+        """Whether tuples were taken back, after which equal ones may stand in another order."""
+        self.common: Common | None = None
+        """Where a part of it runs, for others too; None: nowhere but here."""
+        plain = not self.constraints and len(leaves) == sum(map(len, self.leaves.values()))
+        at = (0,) * len(above)
+        self.subplan = subplan_of(below, at, compiler.made, self.pipeline, choice, self.key[-2]) if plain else None
+        """The part of it that others may have, too."""
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
 
     def tail(self) -> Tail:
         """A new one for a reader that asked what this was made for."""
-        return Tail(self._nodes, append=self.emit in ("append", "stream"), threads=self._threads)
+        return Tail(self._nodes, append=self.emit in ("append", "stream"), threads=self.threads)
 
     def stored_whole(self, state: Mapping[str, Any]) -> bool:
         """Whether a stored state is of one operator, which selected and projected what came before it was held."""
@@ -190,18 +149,43 @@ class Running(Readers):
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
         Readers.__init__(twin)
-        twin.pipeline, twin.ahead, twin.formed = self._made(), Ahead(), None
+        twin.pipeline, twin.ahead, twin.formed, twin.common = self._made(), Ahead(), None, None
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
 
     def compact(self) -> None:
         """Hold the same in tables as small as they may be.  Cost: O(state)."""
-        was, self.pipeline = self.pipeline, self._made()
-        self.pipeline.restore(of(*flat(was.capture())))
-        self.pipeline.deferred = was.deferred
+        self.run_on(None)
 
-    def run_by(self, made: Callable[[], Pipeline]) -> None:
+    def run_on(self, common: Common | None) -> None:
+        """Have the part that others have, too, run there, None: here; it is in the same state.  Cost: O(state)."""
+        was, had, own = self.pipeline, self.common, self.subplan
+        state = was.capture()
+        self.pipeline = self._made(parts={} if common is None or own is None else {id(own.made): common.part})
+        self.pipeline.restore(of(*flat(state)))
+        self.pipeline.deferred = was.deferred
+        self._leave_part(was, had)
+        self.common = common
+        if common is not None:
+            common.join(self)
+
+    def leave(self, reader: Any, turn: int) -> None:
+        super().leave(reader, turn)
+        if not self.readers:
+            self.end()
+
+    def end(self) -> None:
+        """Nobody reads it any more."""
+        self._leave_part(self.pipeline, self.common)
+        self.common = None
+
+    def _leave_part(self, pipeline: Pipeline, common: Common | None) -> None:
+        pipeline.release()
+        if common is not None:
+            common.leave(self)
+
+    def run_by(self, made: Callable[..., Pipeline]) -> None:
         """Run on a pipeline of another kind."""
         self._made, self.pipeline = made, made()
 
@@ -215,9 +199,18 @@ class Running(Readers):
         """Whether its operators have to run as soon as something comes, whatever the scheduler.
 
         So for what fills a stream, which is told how far that has come, and for plans that go by constraints.  Of a
-        stream that is only selected from there is nothing to schedule.
+        stream that is only selected from there is nothing to schedule.  A part that runs for others is not scheduled.
         """
+        return self._at_once or self.common is not None
+
+    @property
+    def _at_once(self) -> bool:
         return self.is_stream or bool(self.constraints) or any(each.into is not None for each in self.readers)
+
+    @property
+    def part_memory(self) -> int:
+        """Bytes of what it holds in common with others."""
+        return 0 if self.common is None else int(self.common.part.root.memory)
 
     def run(self, number: int) -> Ran | None:
         """Let an operator come to its next instant, and readers take what comes out; None: it failed, and they end."""
@@ -277,10 +270,10 @@ class Running(Readers):
                     yield self.pipeline.push(leaf.alias, held.ts, held.batch)
 
     @property
-    def stands_alone(self) -> bool:
+    def may_run_ahead(self) -> bool:
         """Whether what comes may be worked out ahead of its readers, on any thread: all have taken all there was."""
         level = all(each._turn == self.turn for each in self.readers)
-        return level and not (self.at_once or self.pipeline.deferred or self.gate is not None or self.ahead.done)
+        return level and not (self._at_once or self.pipeline.deferred or self.gate is not None or self.ahead.done)
 
     def arrival_formed(self, name: str, batch: TupleBatch, at: int | None) -> Callable[[], list[Changes]]:
         """As `arrival`, after which what comes out is `formed` for its readers, too."""
@@ -307,12 +300,13 @@ class Running(Readers):
         return self._arrived(name, batch.ts, batch.shared[0] if batch.shared else batch.columns, at)
 
     def _arrived(self, name: str, ts: Array, batch: Columns, at: int | None) -> list[Changes]:
+        if self.common is not None:
+            self.common.arrived(self, name, ts, batch)
         if (only := self._plain.get(name)) is not None:
-            known = self._places.get(only.alias)
-            if known is None or known[0] is not batch.schema or known[1] is None:
+            if (named := self._naming.place(only, batch.schema)) is None:
                 return self.pipeline.push(only.alias, ts, self._named(only, batch), at)
-            return self.pipeline.push(only.alias, ts, batch, at, known[1])
-        found = self.push(name, ts, batch)
+            return self.pipeline.push(only.alias, ts, batch, at, named)
+        found = self._push(name, ts, batch)
         if at is not None and (more := self.pipeline.advance(at, certain=False)):
             found += more
         return found
@@ -327,6 +321,11 @@ class Running(Readers):
 
     def push(self, name: str, ts: Array, batch: pa.RecordBatch | Columns) -> list[Changes]:
         """Take in tuples of a live stream, here and now."""
+        if self.common is not None:
+            self.common.arrived(self, name, ts, batch)
+        return self._push(name, ts, batch)
+
+    def _push(self, name: str, ts: Array, batch: pa.RecordBatch | Columns) -> list[Changes]:
         if (only := self._plain.get(name)) is not None:
             return self.pipeline.push(only.alias, ts, self._named(only, batch)) if ts.shape[0] else []
         found: list[Changes] = []
@@ -336,6 +335,7 @@ class Running(Readers):
 
     def take_back(self, name: str, at: int, ts: Array, batch: pa.RecordBatch) -> list[Changes]:
         """Tuples of a live stream are there no more from the instant `at` on."""
+        self.mended = True
         parts = self._of_leaves(name, ts, batch)
         return [each for alias, times, rows in parts for each in self.pipeline.take_back(alias, at, times, rows)]
 
@@ -359,14 +359,10 @@ class Running(Readers):
                 yield leaf.alias, times, rows
 
     def _named(self, leaf: Stream, batch: pa.RecordBatch | Columns) -> pa.RecordBatch | Columns:
-        """The columns of a leaf as the plan calls them; where they are is found out once for batches that are alike."""
-        known = self._places.get(leaf.alias)
-        if known is None or not (batch.schema is known[0] or batch.schema.equals(known[0])):
-            at, schema = places(leaf, batch.schema)
-            known = self._places[leaf.alias] = batch.schema, None if at is None else (at, schema)
-        if (named := known[1]) is None:
-            return named_leaf(leaf, made(batch).select(list(self.reading.columns(leaf))))
-        return picked(batch, *named)
+        """The columns of a leaf as the plan calls them."""
+        if leaf.fields:
+            return self._naming.named(leaf, batch)
+        return named_leaf(leaf, made(batch).select(list(self.reading.columns(leaf))))
 
 
 def _raise(error: Exception) -> list[Changes]:

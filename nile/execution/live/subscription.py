@@ -176,6 +176,13 @@ class Subscription(Outbox):
         return (self,)
 
     @property
+    def part_sharers(self) -> tuple[Subscription, ...]:
+        """The standing queries whose plans have a part (a join or set operation) that runs once for all of them, this
+        one among them; () where none of its plan does.
+        """
+        return ()
+
+    @property
     def constraints(self) -> tuple[str, ...]:
         """The declared constraints it relies on, as text."""
         return ()

@@ -11,14 +11,12 @@ from nile.exact.plan.constraints import StreamConstraint
 from nile.execution.definitions import QueryDefinition
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.indexed.selecting import LEAST, Selecting
-from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.bounds import Means
-from nile.execution.live.running import Running
 from nile.execution.live.scheduled import Schedule, Scheduled, plans_of
-from nile.execution.live.sharing import Sharing
+from nile.execution.live.shared.ahead import work_ahead
+from nile.execution.live.shared.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
-from nile.runtime.on_threads import worked_ahead
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
 from nile.streams.taken_back import TakenBack
@@ -97,6 +95,7 @@ class Subscriptions:
 
     def schedule(self, asked: Schedule) -> None:
         """Schedule otherwise from now on: a part of a change.  Raises ConfigError."""
+        self.sharing.part()
         self.scheduled.ask(asked)
         self._regroup()
         self._units()
@@ -212,31 +211,13 @@ class Subscriptions:
         if known is None or known[0] is not stream:
             known = self._told_of[name] = stream, [unit for unit in units if unit.streams.get(name) is stream]
         units = known[1]
-        ahead = self._work_ahead(units, name, batch) if len(units) > 1 and len(batch) >= _ABREAST else []
+        ahead = work_ahead(units, name, batch, self._threads) if len(units) > 1 and len(batch) >= _ABREAST else []
         for unit in units:
             unit.arrived(name, batch)
         for plan in ahead:
             plan.formed = None
         batch.shared.clear()
         self._flow()
-
-    def _work_ahead(self, units: Iterable[Subscription | Selecting], name: str, batch: TupleBatch) -> list[Running]:
-        """Let threads work out what a batch leads to in plans that share nothing, before it arrives at their readers:
-        these plans.
-
-        Whatever samples (a subclass) looks at a batch itself.
-        """
-        plans: dict[int, tuple[Running, int | None]] = {}
-        for one in units:
-            if type(one) is ExactSubscription and id(one.plan) not in plans and not one.paused and not one.closed:
-                plans[id(one.plan)] = one.plan, one.reached
-        if len(plans) < 2:
-            return []
-        alone = [(plan, at) for plan, at in plans.values() if plan.stands_alone]
-        if len(alone) < 2:
-            return []
-        worked_ahead([(plan.ahead, [plan.arrival_formed(name, batch, at)]) for plan, at in alone], self._threads)
-        return [plan for plan, _ in alone]
 
     def punctuate(self, constraint: StreamConstraint, at: int, rows: pa.RecordBatch) -> None:
         """After an instant no tuple of these values comes to the stream of a constraint: each plan hears of it once."""
@@ -259,6 +240,7 @@ class Subscriptions:
 
     def taken_back(self, stream: LiveStream, gone: TakenBack) -> None:
         """Tuples of a stream are kept no more, for all that read it."""
+        self.sharing.part(stream)
         for standing in self._running:
             if standing.streams.get(stream.name) is stream:
                 standing.taken_back(stream.name, gone)
@@ -314,13 +296,11 @@ class Subscriptions:
 
     def besides(self) -> int:
         """Bytes of outputs that wait, and of the state of those that are never sampled."""
-        plans = {
-            id(one.plan): one.memory
-            for one in self._running
-            if isinstance(one, ExactSubscription) and not isinstance(one, BoundedSubscription) and not one.closed
-        }
+        plans = plans_of(self._running)
+        parts = {id(plan.common): plan.part_memory for plan in plans}
+        held = sum(int(plan.pipeline.memory) - plan.part_memory for plan in plans) + sum(parts.values())
         others = sum(one.memory for one in self._running if not isinstance(one, ExactSubscription) and not one.closed)
-        return others + sum(plans.values()) + sum(one.unread_bytes + one.waiting_bytes for one in self._running)
+        return others + held + sum(one.unread_bytes + one.waiting_bytes for one in self._running)
 
     def check_state(self, stream: LiveStream, memory: int | None, means: Means | None = None) -> None:
         """Before a stream takes rows, now and then: that no query over it holds more than `memory`, or its share.

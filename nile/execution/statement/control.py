@@ -21,6 +21,7 @@ from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.outputs.outflow import into_of
+from nile.execution.live.shared.sharers import names_of
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
 from nile.execution.statement.statements import run_query, said
@@ -43,8 +44,8 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
         "outputs": _WHOLE, "unread": _WHOLE, "reader": _YES, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE,
         "budget": _NUMBER, "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER,
-        "low": _NUMBER, "high": _NUMBER, "shares": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER,
-        "approximate": _YES, "queued": _YES,
+        "low": _NUMBER, "high": _NUMBER, "shares": _TEXT, "shares_part": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
+        "weight": _NUMBER, "approximate": _YES, "queued": _YES,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
@@ -247,6 +248,7 @@ def _queries(live: Live) -> Rows:
             "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
             "high": estimate.high, "shares": _names(live, one.sharers),
+            "shares_part": _names(live, one.part_sharers),
             "weight": one.weight if isinstance(one, BoundedSubscription) else None,
             "approximate": one.approximate if isinstance(one, BoundedSubscription) else None,
             "queued": isinstance(one, ExactSubscription) and one.plan.pipeline.deferred,
@@ -255,13 +257,8 @@ def _queries(live: Live) -> Rows:
 
 
 def _names(live: Live, standing: Sequence[Subscription]) -> str | None:
-    """Those that run on one plan, as text; None of one that runs alone."""
-    if len(standing) < 2:
-        return None
-    named = {id(one): name for name, (_, one) in live.standing.named().items()}
-    names = [named[id(one)] for one in standing if id(one) in named]
-    nameless = len(standing) - len(names)
-    return ", ".join([*names, *([f"{nameless} without a name"] if nameless else [])])
+    """Those that run something together, as text; None: one runs it alone, or none."""
+    return ", ".join(names_of(live, standing)) if len(standing) > 1 else None
 
 
 def _operators(live: Live) -> Rows:
@@ -313,10 +310,12 @@ def _synopses(live: Live) -> Rows:
         if stream.history is not None:
             held = stream.history.memory
             yield {"kind": "history", "of": name, "column": None, "tuples": stream.rows, "memory": held}
-    for query, _, _, one in _standing(live):
-        if one is one.sharers[0]:  # what several run on is there once
-            of = _names(live, one.sharers) or query
-            yield {"kind": "state", "of": of, "column": None, "tuples": None, "memory": one.memory}
+    for query, _, _, one in _standing(live):  # what several run on is there once
+        common = one.plan.part_memory if isinstance(one, ExactSubscription) else 0
+        for sharers, held in ((one.sharers, one.memory - common), (one.part_sharers, common)):
+            if sharers and one is sharers[0]:
+                of = _names(live, sharers) or query
+                yield {"kind": "state", "of": of, "column": None, "tuples": None, "memory": held}
 
 
 def _summaries(live: Live) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,9 +66,9 @@ __all__ = ["check_free", "rows_of", "run_query", "run_statement", "said"]
 
 
 def run_statement(
-    engine: Engine, statement: Statement, options: Options, sharing: Callable[[], Sequence[str]] = tuple
+    engine: Engine, statement: Statement, options: Options, sharing: Callable[[], Mapping[str, Sequence[str]]] = dict
 ) -> Result:
-    """Run one statement.  sharing: the standing queries with a query's plan.  Raises what it finds wrong."""
+    """Run one statement.  sharing: as of `Result`.  Raises what it finds wrong."""
     match statement:
         case Select():
             answer = run_query(engine, statement.query, options)

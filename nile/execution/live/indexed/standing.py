@@ -75,6 +75,11 @@ class Indexed(Subscription):
             return 0.0
         return math.inf if self._most_bytes is None else float(self._most_bytes - self.unread_bytes)
 
+    @property
+    def part_sharers(self) -> tuple[Subscription, ...]:
+        common = self._plan.common
+        return () if common is None else tuple(one for plan in common.plans for one in plan.readers)
+
     def indexed(self, place: Place) -> None:
         """From now on an index finds its rows."""
         self._place = place
