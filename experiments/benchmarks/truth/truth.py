@@ -1,7 +1,8 @@
 """Whether answers are true: samples against plain sampling, outliers against every other way, intervals that cover.
 
 A cell is a pair of streams under a budget.  Every contestant of a cell is granted the same on the cost clock (`engine`
-table), and seeds are 0, 1, 2, ...  An empty sample counts as far off as one pair alone may be (Hist-MSE 1).
+table), and seeds are 0, 1, 2, ...  `hash-keys`, which is told beforehand what each key costs, stands beside the others.
+An empty sample counts as far off as one pair alone may be (Hist-MSE 1).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Grid", "measured", "outliers", "pairs_found", "sampled", "truth"]
 Array = np.ndarray[Any, Any]
 TITLE = "Whether answers are true: samples, outliers and intervals over streams that nobody tuned for"
 _CAP = 4
-_SHEDDING, _DROPPING, _BACKLOG = "shed-uniform", "hash-drop", "hash-backlog"
+_SHEDDING, _DROPPING, _BACKLOG, _KEYS = "shed-uniform", "hash-drop", "hash-backlog", "hash-keys"
 _LARGER = 3
 """Times the tuples, where strategies choose: a smaller input is hardly looked at before all of it is joined."""
 _FROM = 0.05
@@ -141,12 +142,13 @@ def _sample_rows(grid: Grid, guide: str) -> Iterator[dict[str, Any]]:
     for name, joined, exact in _streams(grid):
         for budget in grid.budgets:
             shed = sampled(joined, exact, budget, grid.seeds, method=_SHEDDING)
+            keys = sampled(joined, exact, budget, grid.seeds, method=_KEYS)
             own = sampled(joined, exact, budget, grid.seeds, guide=guide)
             yield {
                 "streams": name, "budget": budget, "guide": guide,
-                "key": own.key_mse, "key_shed": shed.key_mse,
-                "age": own.age_mse, "age_shed": shed.age_mse,
-                "error": own.error, "error_shed": shed.error,
+                "key": own.key_mse, "key_shed": shed.key_mse, "key_keys": keys.key_mse,
+                "age": own.age_mse, "age_shed": shed.age_mse, "age_keys": keys.age_mse,
+                "error": own.error, "error_shed": shed.error, "error_keys": keys.error,
                 "mean": float(own.total.mean()), "off": own.off, "covered": own.covered,
                 "unknown": 1.0 - float(own.known.mean()),
                 "width": float(np.median((own.high - own.low)[own.known])) if own.known.any() else None,
@@ -169,6 +171,7 @@ def _outlier_rows(grid: Grid) -> Iterator[dict[str, Any]]:
             yield {
                 "streams": name, "budget": budget, "recall": own, "precision": precision, "best": best,
                 "best_recall": others[best], "before": before,
+                "keys_recall": outliers(joined, exact, budget, seeds, method=_KEYS, preference="asc")[0],
             }  # fmt: skip
             before = own
 
@@ -188,11 +191,12 @@ def _volume_rows(grid: Grid) -> Iterator[dict[str, Any]]:
                 for other in (_SHEDDING, _DROPPING, _BACKLOG)
             }
             best = max(others, key=others.__getitem__)
+            keys = pairs_found(joined, exact, budget, seeds, method=_KEYS, preference="desc")
             for guide in ("directory", "countsketch"):
                 own = pairs_found(joined, exact, budget, seeds, guide=guide, preference="desc")
                 yield {
                     "streams": name, "budget": budget, "by": guide, "pairs": own, "best": best,
-                    "best_pairs": others[best],
+                    "best_pairs": others[best], "keys_pairs": keys,
                 }  # fmt: skip
 
 
@@ -221,10 +225,12 @@ def _ratio(own: float, theirs: float) -> float:
 def _sample_measures(rows: Sequence[dict[str, Any]], guide: str) -> Iterator[Measure]:
     mine = [row for row in rows if row.get("guide") == guide]
     for figure, told in (("key", "Hist-MSE by key"), ("age", "Hist-MSE by age"), ("error", "error of the total")):
-        ratios = [_ratio(row[figure], row[f"{figure}_shed"]) for row in mine]
-        cells = f"weighted, {guide}: {told} over that of {_SHEDDING}"
-        yield Measure(f"{cells}, cells where it is at most 1", float(np.mean(np.array(ratios) <= 1.0)), "", 1.0)
-        yield Measure(f"{cells}, median cell", median(ratios), "", 1 / 3, most=True)
+        for other, short, least in ((_SHEDDING, "shed", 1 / 3), (_KEYS, "keys", None)):
+            ratios = [_ratio(row[figure], row[f"{figure}_{short}"]) for row in mine]
+            cells = f"weighted, {guide}: {told} over that of {other}"
+            share = float(np.mean(np.array(ratios) <= 1.0))
+            yield Measure(f"{cells}, cells where it is at most 1", share, "", None if least is None else 1.0)
+            yield Measure(f"{cells}, median cell", median(ratios), "", least, most=True)
     told = f"weighted, {guide}"
     biased = float(np.mean([row["off"] > _SURE for row in mine]))
     yield Measure(f"{told}: cells whose mean is more than {_SURE:g} standard errors off", biased, "", 0.0, most=True)
@@ -240,6 +246,8 @@ def _outlier_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
     mine = [row for row in rows if "recall" in row]
     led = [row["recall"] >= row["best_recall"] - 1e-12 for row in mine]
     yield Measure("asc: cells where no other way finds more outliers", float(np.mean(led)), "", 1.0)
+    foreseen = [row["recall"] >= row["keys_recall"] - 1e-12 for row in mine]
+    yield Measure(f"asc: cells where {_KEYS} finds no more outliers", float(np.mean(foreseen)), "", 1.0)
     yield Measure("asc: least precision", min(row["precision"] for row in mine), "", 1.0)
     fell = [row["recall"] < row["before"] - 1e-12 for row in mine]
     yield Measure("asc: cells that find fewer than with less budget", float(np.mean(fell)), "", 0.0, most=True)
@@ -254,6 +262,11 @@ def _volume_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
             f"{cells}, cells where they are at least as many", float(np.mean(np.array(ratios) >= 1.0)), "", 1.0
         )
         yield Measure(f"{cells}, median cell", median(ratios))
+        foreseen = [_ratio(row["pairs"], row["keys_pairs"]) for row in mine]
+        cells = f"{cells[: -len('the best opponent')]}{_KEYS}"
+        share = float(np.mean(np.array(foreseen) >= 1.0))
+        yield Measure(f"{cells}, cells where they are at least as many", share, "", 1.0)
+        yield Measure(f"{cells}, median cell", median(foreseen))
 
 
 def _default_measures(rows: Sequence[dict[str, Any]]) -> Iterator[Measure]:
@@ -284,6 +297,8 @@ def _worst(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             if row["pairs"] < row["best_pairs"] and row["budget"] >= least:
                 told = f"{row['pairs']:.3g} of the pairs, {row['best']} {row['best_pairs']:.3g}"
                 yield f"{where}: desc by {row['by']} finds {told}"
+            if row["pairs"] < row["keys_pairs"] and row["budget"] >= least:
+                yield f"{where}: desc by {row['by']} finds {row['pairs']:.3g}, {_KEYS} {row['keys_pairs']:.3g}"
             continue
         if "strategy" in row:
             where = f"{where}, {row['strategy']} ({row['ways']})"
@@ -295,6 +310,8 @@ def _worst(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if "recall" in row:
             if row["recall"] < row["best_recall"] - 1e-12:
                 yield f"{where}: asc finds {row['recall']:.3f} of the outliers, {row['best']} {row['best_recall']:.3f}"
+            if row["recall"] < row["keys_recall"] - 1e-12:
+                yield f"{where}: asc finds {row['recall']:.3f}, {_KEYS} {row['keys_recall']:.3f}"
             if row["recall"] < row["before"] - 1e-12:
                 yield f"{where}: asc finds {row['recall']:.3f}, {row['before']:.3f} with less budget"
             continue
