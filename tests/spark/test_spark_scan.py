@@ -257,10 +257,14 @@ def test_outputs_are_the_first_ones_of_the_whole_answer(db: nile.Database, whole
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("on_spark")
-def test_a_deadline_cancels_what_runs_and_leaves_a_prefix(db: nile.Database, whole: Result) -> None:
+@pytest.mark.parametrize("budget", [nile.Budget(seconds=0.05), nile.Budget(deadline=0.05)])
+def test_a_deadline_cancels_what_runs_and_leaves_a_prefix(
+    db: nile.Database, whole: Result, budget: nile.Budget
+) -> None:
     text = PAIRS.format("WITH PREFERENCE desc A.item")
-    cut = db.sql(text, engine="spark", budget=nile.Budget(seconds=0.05))
+    cut = db.sql(text, engine="spark", budget=budget)
     rows = cut.to_arrow()
+    assert cut.budget.unit == budget.unit
     assert rows == whole.to_arrow().slice(0, rows.num_rows)
     assert rows.num_rows < whole.to_arrow().num_rows
     again = db.sql(text, engine="spark", budget=nile.Budget(outputs=5))  # nothing of the cancelled job is in the way

@@ -40,6 +40,7 @@ QUESTIONS = {
 BUDGETS = {
     "fraction": " BUDGET 0.5",
     "seconds": " BUDGET 20 SECONDS",
+    "deadline": " BY DEADLINE '20 s'",
     "outputs": " BUDGET 20 OUTPUTS",
     "error": " ERROR 0.2",
 }
@@ -152,7 +153,7 @@ def _progress(db: nile.Database, cell: Cell, **options: Any) -> Any:
 def _spark(db: nile.Database, cell: Cell, **options: Any) -> Any:
     result = db.sql(cell.text, engine="spark", **options)
     # The stand-in for Spark has no jobs that a clock could stop: what is checked there is that the cell is taken.
-    return None if cell.budget == "seconds" else result.to_arrow(), result
+    return None if cell.budget in ("seconds", "deadline") else result.to_arrow(), result
 
 
 ASK = {"one-shot": _one_shot, "standing": _standing, "progress": _progress, "Spark scan": _spark}
@@ -212,7 +213,9 @@ def _what(refused: list[Cell]) -> str:
     budgets = [budget for budget in (*BUDGETS, "none") if any(cell.budget == budget for cell in refused)]
     told = [", ".join(questions) if len(questions) < 8 else f"{len(questions)} questions"]
     told += [", ".join(_TOLD.get(kind, kind) for kind in kinds)] if len(kinds) < len(PREFERENCES) else []
-    told += [", ".join("no budget" if each == "none" else each for each in budgets)] if len(budgets) < 4 else []
+    told += (
+        [", ".join("no budget" if each == "none" else each for each in budgets)] if len(budgets) < len(BUDGETS) else []
+    )
     return "; ".join(told)
 
 

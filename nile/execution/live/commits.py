@@ -9,7 +9,8 @@ commits.complain()      what callbacks raised, once all have been told
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -59,6 +60,8 @@ class Commits:
         self.lock = threading.RLock()
         self._torn: str | None = None
         self._telling = False
+        self.began: int | None = None
+        """When the push that is worked on was called, ns of `time.monotonic_ns`; None: it is none."""
         self._to_tell: dict[Told, None] = {}
         self._faults: list[BaseException] = []
         self.prepared = _Prepared(self._besides)
@@ -82,6 +85,15 @@ class Commits:
             except BaseException as interrupt:
                 self._besides(interrupt)
                 raise
+
+    @contextmanager
+    def called(self, began: int) -> Iterator[None]:
+        """Around a push that was called then.  One inside of it, by a callback, has a time of its own."""
+        before, self.began = self.began, began
+        try:
+            yield
+        finally:
+            self.began = before
 
     @property
     def torn(self) -> bool:

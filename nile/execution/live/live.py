@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -48,11 +49,9 @@ class Live(Known):
 
         What has a length, or comes with an offset, is one change; of an iterator or a reader each batch is.
         """
-        with self.lock:
-            if self.means is None:
-                return self._push(name, data, offset)
-            with self.means.charged():
-                return self._push(name, data, offset)
+        called = self.commits.called(time.monotonic_ns())
+        with self.lock, called, nullcontext() if self.means is None else self.means.charged():
+            return self._push(name, data, offset)
 
     def _push(self, name: str, data: Any, offset: Any) -> int:
         with self.lock:
@@ -77,7 +76,8 @@ class Live(Known):
                 stream.pushing = True  # what iterators and converters do may be to push
                 if offset is None and not hasattr(data, "__len__"):
                     for part in admitted:
-                        done += self.take(stream, [part])
+                        with self.commits.called(time.monotonic_ns()):
+                            done += self.take(stream, [part])
                         self.commits.complain(at_once=True)
                     whole = []
                 else:
@@ -97,7 +97,8 @@ class Live(Known):
 
         reached: ns; none before it will come, where that is known.
         """
-        with self.lock, nullcontext() if self.means is None else self.means.charged():
+        called = self.commits.called(time.monotonic_ns())
+        with self.lock, called, nullcontext() if self.means is None else self.means.charged():
             self.commits.check()
             self.names.check_open()
             self.standing.wait_for_readers(stream)

@@ -169,6 +169,21 @@ class LiveOperator(Driven[Out], Protocol[Out]):
     def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
         """Tuples of each stream whose turn has come, in its order; none before what was pushed."""
 
+    @property
+    def sampled(self) -> bool:
+        """Whether what it finds is a sample, whose rates go by what is granted."""
+
+    @property
+    def to_come(self) -> float:
+        """What arrivals that it has not gone on to will grant, in units of the cost table."""
+
+    def take_back(self, units: float) -> None:
+        """So much less credit; below 0: more."""
+
+    def afford(self, end: int, share: float, planned: float) -> None:
+        """Those up to `end` grant a share of it.  planned: by what share the rates of a sample go, of no coin's making;
+        its coins make up for the rest."""
+
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget what cannot be reached any more."""
 

@@ -1,7 +1,7 @@
 """An operator over live streams: what has come is pushed, and it is driven as far as its budget goes.
 
-One driver whatever the number of streams: a fraction is counted by kernels, another budget is metered, quantum by
-quantum (`nile.operators.drive.live_budget`).
+One driver whatever the number of streams: a fraction is counted by kernels, a deadline buys one of what each push
+brings, another budget is metered, quantum by quantum (`nile.operators.drive.live_budget`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from nile.exact.state.held import Held, State
 from nile.operators.common.contract import LiveOperator, Out
-from nile.operators.drive.live_budget import QUANTUM, meter_of
+from nile.operators.drive.live_budget import QUANTUM, Deadline, Meter, meter_of
 from nile.operators.drive.metered import load_kernels, report_of
 from nile.preferences.budget import Budget, BudgetReport
 from nile.summaries.heavy import pa
@@ -31,33 +31,41 @@ class LiveRun(Generic[Out]):
 
     def __init__(self, operator: LiveOperator[Out]) -> None:
         self.operator = operator
-        self._meter = meter_of(operator.plan)
+        seconds = None if operator.plan.budget is None else operator.plan.budget.deadline
+        self._meter = meter_of(operator.plan) if seconds is None else Deadline(seconds)
         if self._meter is not None:
             load_kernels(operator.example())  # so that loading is not charged
 
-    def take(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> Iterator[Out]:
+    def take(
+        self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...], began: int | None = None
+    ) -> Iterator[Out]:  # fmt: skip
         """Tuples of each stream whose turn has come (as `LiveOperator.push` takes them); yields what is found.
 
-        Without tuples, under a budget by the clock, goes on with what waits.  Raises KeyTypeError.
+        Without tuples, under a budget by the clock, goes on with what waits.  began: when the push was called, ns of
+        `time.monotonic_ns`; None: now.  Raises KeyTypeError.
         """
-        operator = self.operator
-        if not any(each.shape[0] for each in ts):
-            if self._meter is not None and operator.fed:
-                yield from self._metered(operator.fed)
+        operator, meter, came = self.operator, self._meter, sum(each.shape[0] for each in ts)
+        if not came and (meter is None or not operator.fed):
             return
-        operator.push(ts, keys)
-        if self._meter is None:
+        if isinstance(meter, Deadline):
+            yield from meter.take(operator, ts, keys, began)
+            return
+        if came:
+            operator.push(ts, keys)
+        if meter is None:
             yield from operator.advance(operator.arrivals)
-        while operator.fed < operator.arrivals:
-            yield from self._metered(min(operator.arrivals, operator.fed + QUANTUM))
-        operator.let_go()
+        elif not came:
+            yield from self._metered(meter, operator.fed)
+        while meter is not None and operator.fed < operator.arrivals:
+            yield from self._metered(meter, min(operator.arrivals, operator.fed + QUANTUM))
+        if came:
+            operator.let_go()
 
-    def _metered(self, end: int) -> Iterator[Out]:
+    def _metered(self, meter: Meter, end: int) -> Iterator[Out]:
         """One quantum, up to arrival `end`, for what the meter gives."""
-        assert self._meter is not None
-        credit = self._meter.begin(self.operator, end - self.operator.fed)
+        credit = meter.begin(self.operator, end - self.operator.fed)
         found = list(self.operator.advance(end, credit=credit))
-        self._meter.end(self.operator)
+        meter.end(self.operator)
         yield from found
 
     @property

@@ -28,7 +28,7 @@ from nile.operators.common.start import UNIT
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_parts import checked, no_input
 from nile.operators.drive.live_state import captured, restored
-from nile.operators.join.follower import Follower, is_followed
+from nile.operators.join.follower import Follower, follow_share, is_followed
 from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.clock import exact_costs
@@ -159,6 +159,22 @@ class LiveJoin:
                 self._sample_of(outputs)
             self.found += pairs.left.shape[0]
             yield pairs
+
+    @property
+    def to_come(self) -> float:
+        """What arrivals that it has not gone on to will grant, in units of the cost table."""
+        return float(self.join.granted(self.fed, self.arrivals).sum()) / UNIT
+
+    def take_back(self, units: float) -> None:
+        """So much less credit; below 0: more."""
+        self.state.real[st.CREDIT] -= UNIT * units
+
+    def afford(self, end: int, share: float, planned: float) -> None:
+        """Those up to `end` grant a share of it (`nile.operators.common.contract`)."""
+        self.join.granted(self.fed, end)[:] *= share
+        if self.follower is not None:
+            follow_share(self.state, self.plan.fraction * planned)
+            self.follower.dealt(share / planned, 1.0)
 
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget keys that went with what a window cannot reach."""

@@ -28,6 +28,7 @@ from nile.operators.common.start import UNIT, samples
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_multiway_state import captured, restored
 from nile.operators.drive.live_parts import checked
+from nile.operators.join.follower import follow_share
 from nile.operators.multiway.multiway import Combinations, MultiwayFigures, MultiwayInput, MultiwayJoin
 from nile.operators.multiway.start import buys_everything
 from nile.preferences import state as st
@@ -232,6 +233,22 @@ class LiveMultiway:
             more = self.plan.fraction * UNIT * self.plan.costs.emit * int(np.count_nonzero(kept))
             self.join.state.real[[st.CREDIT, st.GRANTED]] += more
         return kept
+
+    @property
+    def to_come(self) -> float:
+        """What arrivals that it has not gone on to will grant, in units of the cost table."""
+        return float(self.join.granted(self.fed, self.arrivals).sum()) / UNIT
+
+    def take_back(self, units: float) -> None:
+        """So much less credit; below 0: more."""
+        self.join.state.real[st.CREDIT] -= UNIT * units
+
+    def afford(self, end: int, share: float, planned: float) -> None:
+        """Those up to `end` grant a share of it (`nile.operators.common.contract`)."""
+        self.join.granted(self.fed, end)[:] *= share
+        if self.join.followed:
+            follow_share(self.join.state, self.plan.fraction * planned)
+            self.join.dealt = share / planned
 
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget what a window cannot reach, and keys that went with it."""

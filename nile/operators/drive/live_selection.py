@@ -124,6 +124,9 @@ class LiveSelection:
     Raises NotYet for a method other than `nile`, range records, and a replay that is not of a share of a core.
     """
 
+    sampled = False
+    """One stream's promising tuples, never a sample."""
+
     def __init__(self, plan: SelectionPlan, judge: Judge, *, mixed: bool) -> None:
         self.plan = _checked(plan)
         self._judge = judge
@@ -194,6 +197,19 @@ class LiveSelection:
         self._truth = np.concatenate([self._truth, judged.truth])
         self._magnitude = np.concatenate([self._magnitude, judged.magnitude])
         self._grant = np.concatenate([self._grant, plan.fraction * costs])
+
+    @property
+    def to_come(self) -> float:
+        """What arrivals that it has not gone on to will grant, in units of the cost table."""
+        return float(self._grant[self._fed - self._base :].sum()) / arrays.UNIT
+
+    def take_back(self, units: float) -> None:
+        """So much less credit; below 0: more."""
+        self._progress.real[st.CREDIT] -= arrays.UNIT * units
+
+    def afford(self, end: int, share: float, planned: float) -> None:  # noqa: ARG002
+        """Those up to `end` grant a share of it (`nile.operators.common.contract`)."""
+        self._grant[self._fed - self._base : end - self._base] *= share
 
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[SelectedTuples]:
         """Go on to arrival `end`; credit: in place of the plan's budget (`nile.operators.common.contract`)."""

@@ -20,7 +20,7 @@ else:
     follow_kernels = lazy("nile.operators.join.follow_kernels")
     sampling = lazy("nile.operators.join.sampling")
 
-__all__ = ["Follower", "draws_ranges", "expect", "is_followed", "is_timed"]
+__all__ = ["Follower", "draws_ranges", "expect", "follow_share", "is_followed", "is_timed"]
 
 Array = np.ndarray[Any, Any]
 _OUTPUTS = 16.0  # outputs
@@ -29,8 +29,11 @@ _FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
 
 
 def is_followed(plan: JoinPlan) -> bool:
-    """Whether a live plan asks for pairs drawn at rates that follow grants, of which a fraction's alone tell much."""
-    return plan.output == "pairs" and _follows(plan)
+    """Whether a live plan asks for pairs drawn at rates that follow grants.
+
+    Those of a fraction alone tell much, and of a deadline, which is one of what comes with each push.
+    """
+    return plan.output == "pairs" and _follows(plan, ("fraction", "deadline"))
 
 
 def draws_ranges(plan: JoinPlan) -> bool:
@@ -38,12 +41,9 @@ def draws_ranges(plan: JoinPlan) -> bool:
     return plan.output == "ranges" and plan.method == "nile" and not plan.pace.is_replay and _follows(plan)
 
 
-def _follows(plan: JoinPlan) -> bool:
+def _follows(plan: JoinPlan, units: tuple[str, ...] = ("fraction",)) -> bool:
     return (
-        plan.preference == "weighted"
-        and plan.budget.unit == "fraction"
-        and not plan.is_exact
-        and not plan.spec.forgetting
+        plan.preference == "weighted" and plan.budget.unit in units and not plan.is_exact and not plan.spec.forgetting
     )
 
 
@@ -69,6 +69,13 @@ def expect(state: st.Clocked, others: int, mean: float | None) -> None:
     exact = prices[st.P_INSERT] + others * prices[st.P_LOOKUP] + _OUTPUTS * prices[st.P_EMIT]
     state.real[st.PER_ARRIVAL] = state.real[st.FRACTION] * exact if mean is None else mean
     state.whole[st.CONTROLS] = _FOR if mean is None else _FOR_LONG
+
+
+def follow_share(state: st.Clocked, share: float) -> None:
+    """Grants are so much of exact costs from here on, and rates go by it as if all that came had granted it."""
+    real = state.real
+    real[st.PER_ARRIVAL] *= share / real[st.FRACTION]
+    real[st.FRACTION] = share
 
 
 class Follower:

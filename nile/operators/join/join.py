@@ -236,8 +236,12 @@ class PromisingJoin:
 
     def grant(self, first: int, amounts: Array) -> None:
         """What arrivals from `first` on grant, in hundredths: float64 [n]."""
-        at = first - int(self.state.whole[st.ARRIVALS_GONE])
-        self._grant[at : at + amounts.shape[0]] = amounts
+        self.granted(first, first + amounts.shape[0])[:] = amounts
+
+    def granted(self, first: int, end: int) -> Array:
+        """What arrivals from `first` to `end` grant, in hundredths: float64 [n], to be written to."""
+        gone = int(self.state.whole[st.ARRIVALS_GONE])
+        return self._grant[first - gone : end - gone]
 
     def renumber(self, alive: Array, code_of: Array) -> None:
         """Give the keys of codes `alive` the codes 0, 1, ...; code_of: as `renumber_store` takes it."""

@@ -156,10 +156,11 @@ def price_of_asking(lent: Grids, hashes: Array, key: Array, stream: Array, ts: A
 
 
 @kernel
-def follow(s: Side, lent: Grids, hashes: Array, grant: Array, end: int, st: State, out: Output) -> int:
+def follow(s: Side, lent: Grids, hashes: Array, grant: Array, dealt: float, end: int, st: State, out: Output) -> int:
     """Run up to arrival `end`; returns why it stopped (`nile.operators.multiway.state`).
 
-    lent, hashes, grant: as `promise_kernels.promise` takes them.
+    lent, hashes, grant: as `promise_kernels.promise` takes them; dealt: what grants were multiplied by, of which rates
+    know nothing.
     """
     w = st.whole
     real = st.real
@@ -198,6 +199,6 @@ def follow(s: Side, lent: Grids, hashes: Array, grant: Array, end: int, st: Stat
             return js.DONE
         take_arrival(st, grant, False)
         newest = w[js.ARRIVED] - 1
-        learn(grant[newest - w[js.ARRIVALS_GONE]], st)
+        learn(grant[newest - w[js.ARRIVALS_GONE]] / dealt, st)
         real[js.ADMISSION] = _rates(st)[0]
         st.admissions[newest - w[js.ADMISSIONS_GONE]] = real[js.ADMISSION]

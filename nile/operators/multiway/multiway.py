@@ -83,6 +83,8 @@ class MultiwayJoin:
         self._lent = lent
         n = data.ts.shape[0]
         ranged = draws_ranges(plan) and n > 0 and data.costs is not None
+        self.dealt = 1.0
+        """What grants are multiplied by, of which rates know nothing."""
         self.followed = (is_followed(plan) or ranged or (is_timed(plan) and plan.output == "pairs")) and not self._plain
         sketched = plan.guide == "countsketch" and not (self._plain or ranged) and lent is None
         self.state = initial_state(
@@ -226,8 +228,12 @@ class MultiwayJoin:
 
     def grant(self, first: int, amounts: Array) -> None:
         """What arrivals from `first` on grant, in hundredths: float64 [n]."""
-        at = first - int(self.state.whole[st.ARRIVALS_GONE])
-        self._grant[at : at + amounts.shape[0]] = amounts
+        self.granted(first, first + amounts.shape[0])[:] = amounts
+
+    def granted(self, first: int, end: int) -> Array:
+        """What arrivals from `first` to `end` grant, in hundredths: float64 [n], to be written to."""
+        gone = int(self.state.whole[st.ARRIVALS_GONE])
+        return self._grant[first - gone : end - gone]
 
     def _put(self, ts: Array, stream: Array, key: Array) -> None:
         """Arrivals into the store: keyed by (key, stream), hashed alike."""
@@ -247,7 +253,7 @@ class MultiwayJoin:
             return int(multiway_probe_kernels.probe(side, grant, end, self._floor, state, out))
         lent = self._lent or (side,)
         if self.followed:
-            return int(follow_kernels.follow(side, lent, hashes, grant, end, state, out))
+            return int(follow_kernels.follow(side, lent, hashes, grant, self.dealt, end, state, out))
         if self._queue is None:
             self._queue = new_queue()
             self._bounds = np.zeros((self._queue.entry.shape[0], self.data.streams, 2), np.int64)

@@ -45,7 +45,7 @@ _DOES = (
 _UNUSED = (
     "algorithm", "scheduling", "windows", "output", "method", "guide", "costs", "replay", "replay_mean", "speed", "by"
 )  # fmt: skip
-_UNITS = ("fraction", "seconds", "outputs")
+_UNITS = ("fraction", "seconds", "deadline", "outputs")
 
 
 class Database(Protocol):
@@ -269,8 +269,8 @@ def _budget(query: Query, options: Options, kind: str) -> Budget | None:
         )
     if budget is not None and budget.unit == "outputs" and kind == "weighted":
         raise BudgetError(
-            "engine='spark', weighted: needed a budget of fraction or seconds; got outputs, whose cut would bias the "
-            "sample; Budget(fraction=0.1) is a tenth of the bytes"
+            "engine='spark', weighted: needed a budget of fraction, seconds or deadline; got outputs, whose cut would "
+            "bias the sample; Budget(fraction=0.1) is a tenth of the bytes"
         )
     return budget
 

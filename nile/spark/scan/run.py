@@ -37,8 +37,12 @@ class Waves:
     partitions answer for.  elapsed: seconds until the last wave ended.
     """
 
-    def __init__(self, spark: SparkSession, ranking: Ranking, task: ScanTask, budget: Budget | None, most: int | None):
-        """most: outputs that are wanted at most, None: all."""
+    def __init__(
+        self, spark: SparkSession, ranking: Ranking, task: ScanTask, budget: Budget | None, most: int | None,
+        called: float,
+    ):  # fmt: skip
+        """most: outputs that are wanted at most, None: all; called: when the scan began, ranking included, s of
+        `time.monotonic`, from which a deadline counts; seconds count from the first wave."""
         self.ranking = ranking
         self.outputs: list[int] = []
         self.tuples = [0, 0]
@@ -50,8 +54,9 @@ class Waves:
         self._seconds: float | None = None
         if budget is not None and budget.unit == "fraction" and budget.amount < 1.0:
             self._fits = ranking.fits(budget.amount * ranking.bytes)
-        elif budget is not None and budget.unit == "seconds":
+        elif budget is not None and budget.unit in ("seconds", "deadline"):
             self._seconds = budget.amount
+        self._called = called if budget is not None and budget.unit == "deadline" else None
 
     @property
     def read(self) -> int:
@@ -77,7 +82,7 @@ class Waves:
 
         Raises SparkFailed, StoreCorrupt.
         """
-        begun = time.monotonic()
+        begun = time.monotonic() if self._called is None else self._called
         at_once = _WAVE * task_slots(self._spark)
         while self.read < self._fits:
             room = None if self._most is None else self._most - self.found

@@ -7,6 +7,7 @@ identify, prioritise, execute; here over files, with bytes as the cost.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,7 @@ class ScanRun(Run, Progressive):
 
     def __init__(self, query: ScanQuery, schema: pa.Schema, grids: tuple[SharedSummary, ...] | None = None) -> None:
         self.query = query
+        self._called = time.monotonic()
         self._grids = grids
         self.schema = schema
         self.replaces = query.group is not None
@@ -116,7 +118,7 @@ class ScanRun(Run, Progressive):
     def steps(self) -> Generator[None]:
         """The waves; each is the work of some tasks."""
         query = self.query
-        waves = Waves(spark_session(), self.ranking, query.task, query.budget, query.most)
+        waves = Waves(spark_session(), self.ranking, query.task, query.budget, query.most, self._called)
         self._waves = waves
         for look, rows in enumerate(waves.run(), 1):
             for place, batch in rows:
@@ -158,7 +160,7 @@ class ScanRun(Run, Progressive):
                 yield from self._found.take()
 
     def _weighted(self) -> Iterator[pa.RecordBatch]:
-        waves = Waves(spark_session(), self.ranking, self.query.task, self.query.budget, None)
+        waves = Waves(spark_session(), self.ranking, self.query.task, self.query.budget, None, self._called)
         self._waves = waves
         held = [each for rows in waves.run() for each in rows]
         weight = self.ranking.weights(waves.read)

@@ -291,7 +291,7 @@ class ApproximateSubscription(Subscription):
     def _go_on(self, until: int) -> None:
         """Join what came up to `until`, both ends included."""
         ts, keys = zip(*(each.due(until) for each in self._arrivals), strict=True)
-        for outputs in self._run.take(ts, keys):
+        for outputs in self._run.take(ts, keys, self._commits.began):
             for batch in self._prepared.selected(iter([self._rows(outputs)])):
                 self._hand_out(batch)
         for each, first in zip(self._arrivals, self._join.needed_from(), strict=True):
