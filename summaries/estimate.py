@@ -36,8 +36,10 @@ class Estimate:
     certified: bool
 
     def __post_init__(self) -> None:
-        shapes = [np.shape(part) for part in (self.value, self.low, self.high)]
-        if len(set(shapes)) != 1:
+        parts = (self.value, self.low, self.high)
+        plain = all(isinstance(part, float) for part in parts)  # as nearly all are; shapes cost more than all the rest
+        shapes = [] if plain else [np.shape(part) for part in parts]
+        if len(set(shapes)) > 1:
             raise ConfigError(
                 f"estimate: value, low and high need one shape; got {shapes[0]}, {shapes[1]}, {shapes[2]}; "
                 "broadcast them first"

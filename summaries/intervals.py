@@ -104,8 +104,9 @@ class StratifiedSample:
         mean = np.bincount(at, amount, cells).reshape(shape) / drawn
         off = amount - mean.ravel()[at]
         absent = self.drawn[:, None] - seen
-        squares = np.bincount(at, off**2, cells).reshape(shape) + absent * mean**2
-        fourths = np.bincount(at, off**4, cells).reshape(shape) + absent * mean**4
+        off *= off
+        squares = np.bincount(at, off, cells).reshape(shape) + absent * mean**2
+        fourths = np.bincount(at, off * off, cells).reshape(shape) + absent * mean**4
         size = self.size[:, None].astype(np.float64)
         left = self.drawn < self.size
         if certain is not None:

@@ -14,6 +14,8 @@ from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.run import AggregateRun
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked
+from nile.operators.strategies.least import too_little
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
@@ -33,7 +35,7 @@ class AggregateAnswer(AggregateTable):
     """Aggregates of one query or of many standing ones, by group.
 
     notes: what to know before using the numbers; warnings: costs; met: with an error target, whether each query
-    came within it.
+    came within it.  Raises BudgetError where time is over before all groups can be told, as many as there are.
     """
 
     def __init__(
@@ -60,8 +62,13 @@ class AggregateAnswer(AggregateTable):
         self._read = accounting
         self._stream = stream
         limit, self._clock = plan.limit, clock or Clock(plan.limit)
-        left = None if limit is None else lambda: limit.amount - self._seconds
-        self._run = AggregateRun(plan, asked.data, left)
+        groups = data.groups * len(data.scopes) * len(data.aggregates) if data.grouped else 0
+        owed = groups * machine_prices().group / 1e9
+        left = None if limit is None else lambda: limit.amount - owed - self._seconds
+        if limit is not None and groups and self._seconds + owed > limit.amount:
+            raise too_little(1e9 * (self._seconds + owed), data.n, limit)
+        each = machine_prices().estimating([aggregate.function for aggregate in data.aggregates]) / 1e9
+        self._run = AggregateRun(plan, asked.data, left, each)
         self.notes: list[str] = []
         self._costly: tuple[str, ...] = ()
         self._numbers = self._answer()

@@ -101,18 +101,19 @@ class BoundAggregate:
         on = grid_column(self.queries, home.time_column(self.stream))
         return None if on is None else home.shared(self.stream, on)
 
-    def load(self, home: Home, *, exact: bool = False) -> tuple[Asked, Accounting]:
-        """The stream read and everything evaluated.  exact: nothing but the exact answer follows."""
+    def load(self, home: Home, *, exact: bool = False, timed: bool = False) -> tuple[Asked, Accounting]:
+        """The stream read and everything evaluated.  exact: nothing but the exact answer follows; timed: nothing but a
+        sample within time."""
         time = home.time_column(self.stream)
         names = [name for aggregate in self.aggregates for name in aggregate.columns]
         names += [name for value in self.by for name in value.columns]
         names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
         wanted = tuple(dict.fromkeys(names))
         columns = load_columns(home.manager(self.stream, time, wanted), wanted)
-        shared = None if exact else self.shared(home)
+        shared = None if exact or timed else self.shared(home)
         asked = prepare(
             columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-            where=f"aggregates over stream '{self.stream}'", shared=shared,
+            where=f"aggregates over stream '{self.stream}'", shared=shared, coded=not timed,
         )  # fmt: skip
         return asked, columns.accounting
 
@@ -124,7 +125,7 @@ class BoundAggregate:
         """
         clock = Clock(plan.limit)
         refuse_below_a_pass(plan.limit, home, [(self.stream, home.time_column(self.stream))], "aggregate")
-        asked, accounting = self.load(home, exact=plan.is_exact)
+        asked, accounting = self.load(home, exact=plan.is_exact, timed=plan.limit is not None)
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room
         shared = self.shared(home) if answer.figures.ruled_out else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from nile.engine import trials
+from nile.engine.calibrating_answers import calibrated_answers
 from nile.engine.database import Database
+from nile.engine.trials import asked, column, cpu_of, database
 from nile.exact.join.chain import encode, window_codes
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
@@ -24,7 +26,6 @@ from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.forecast import Admission, Work, best_keys, sampled_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES, Curve, Prices, along
-from nile.operators.strategies.several import KeyCombinations
 from nile.operators.strategies.telling import by_stratum, told
 from nile.preferences.budget import Budget
 from nile.summaries.hashing import key_words
@@ -33,11 +34,6 @@ from nile.summaries.heavy import pa
 __all__ = ["calibrated"]
 
 Array = np.ndarray[Any, Any]
-_GAP = 1_000_000  # ns between tuples of a stream
-_ROUNDS = 5
-_TUPLES, _MANY = 1 << 18, 1 << 20  # of a stream
-_OTHER = 1 << 26  # bytes that no cache holds beside others
-_LEAST = 0.05  # ns: below, a difference of two measurements is noise
 _KNOTS = (8, 14, 17, 20)
 _DISTINCT = (10, 14, 17, 20)
 """Binary logarithms of distinct keys, where they are joined and where they are coded."""
@@ -58,84 +54,54 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     """
     found: dict[str, Any] = {}
     say("reading, looking and admitting")
-    query = _database(64, 8).join("a", "b", on="k", window=1.0)
-    begin = float(_ns(lambda: _asked(query)))
-    found["begin"] = float(_ns(lambda: _asked(query.prefer("weighted").using(costs="machine"), 0.5)))
-    found |= _passes(_database(_TUPLES, 1 << 16), begin)
+    query = database(64, 8).join("a", "b", on="k", window=1.0)
+    begin = float(cpu_of(lambda: asked(query)))
+    found["begin"] = float(cpu_of(lambda: asked(query.prefer("weighted").using(costs="machine"), 0.5)))
+    found |= _passes(database(trials.TUPLES, 1 << 16), begin)
     found |= _files()
     say("keys as joins take them")
-    numbers, texts = _keys(_TUPLES, 1 << 16, text=False), _keys(_TUPLES, 1 << 16, text=True)
-    tuples = 2 * _TUPLES
-    found["code"] = _ns(lambda: window_codes(numbers)) / tuples
-    found["words"] = _ns(lambda: [key_words(column) for column in texts]) / tuples
-    few = pa.array(np.arange(0, _TUPLES, 16))
-    found["taken"] = _ns(lambda: [key_words(column.take(few)) for column in texts]) / (2 * len(few))
-    found["text"] = _ns(lambda: [column.take(pa.array(np.arange(0, _TUPLES, 2))) for column in texts]) / _TUPLES
+    numbers, texts = _keys(trials.TUPLES, 1 << 16, text=False), _keys(trials.TUPLES, 1 << 16, text=True)
+    tuples = 2 * trials.TUPLES
+    found["code"] = cpu_of(lambda: window_codes(numbers)) / tuples
+    found["words"] = cpu_of(lambda: [key_words(column) for column in texts]) / tuples
+    few = pa.array(np.arange(0, trials.TUPLES, 16))
+    found["taken"] = cpu_of(lambda: [key_words(column.take(few)) for column in texts]) / (2 * len(few))
+    found["text"] = (
+        cpu_of(lambda: [column.take(pa.array(np.arange(0, trials.TUPLES, 2))) for column in texts]) / trials.TUPLES
+    )
     found["encode"] = _curve(_DISTINCT, lambda keys: _keys(_wide(keys), keys, text=True), _encoded)
     found["dense"] = _curve(_DISTINCT, lambda keys: _spread(_wide(keys), keys), dense_codes)
-    far_apart = [column + side for side, column in enumerate(_spread(_TUPLES, 1 << 20))]
-    found["sift"] = _ns(lambda: in_all(far_apart, 1 << 62)) / tuples
+    far_apart = [column + side for side, column in enumerate(_spread(trials.TUPLES, 1 << 20))]
+    found["sift"] = cpu_of(lambda: in_all(far_apart, 1 << 62)) / tuples
     say("joining and counting, by the number of keys")
     found["join"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _listed)
     found["count"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _counted)
     found["list"] = _curve(_KNOTS, lambda keys: _coded(_wide(keys), keys), _by_key)
-    alone = _database(2 * _TUPLES, 1 << 16).join("a", "b", on="k", window=1e-9)
-    found["chain"] = max(_LEAST, (_ns(lambda: _asked(alone)) - begin) / (2 * tuples) - found["code"])
+    alone = database(2 * trials.TUPLES, 1 << 16).join("a", "b", on="k", window=1e-9)
+    found["chain"] = max(trials.LEAST, (cpu_of(lambda: asked(alone)) - begin) / (2 * tuples) - found["code"])
     say("partners and pairs")
     found |= _pairs(along(found["join"], 1 << 12))
     samples = _samples()
     found |= samples | {"keyed": samples["keyed"] + found["keyed"][1:]}
     found["named"], found["far"] = _named(), _far()
-    number, text = (_a_pair(_TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
-    found["repeat"] = max(_LEAST, text - number)
-    found |= _several() | _aggregated()
+    number, text = (_a_pair(trials.TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
+    found["repeat"] = max(trials.LEAST, text - number)
+    say("several streams, and aggregates")
+    found |= calibrated_answers()
     return replace(PRICES, **found)
 
 
-def _ns(run: Callable[[], Any], rounds: int = _ROUNDS, *, cold: bool = False) -> int:
-    """cold: whether caches hold something else before each turn, as they do where a question is asked once."""
-    run()  # kernels are loaded, memory is mapped
-    best = 1 << 62
-    other = np.zeros(_OTHER if cold else 0, np.uint8)
-    gc.collect()
-    gc.disable()  # not between turns: collecting costs more than most of what is measured
-    try:
-        for _ in range(rounds):
-            other += 1
-            began = time.process_time_ns()
-            run()
-            best = min(best, time.process_time_ns() - began)
-    finally:
-        gc.enable()
-    return best
-
-
 def _wide(keys: int) -> int:
-    return max(_TUPLES, keys)
-
-
-def _column(n: int, keys: int, seed: int, *, text: bool) -> pa.Array:
-    column = pa.array(np.random.Generator(np.random.PCG64(seed)).integers(0, keys, n))
-    return column.cast(pa.string()) if text else column
+    return max(trials.TUPLES, keys)
 
 
 def _keys(n: int, keys: int, *, text: bool) -> tuple[pa.Array, pa.Array]:
-    return _column(n, keys, 1, text=text), _column(n, keys, 2, text=text)
+    return column(n, keys, 1, text=text), column(n, keys, 2, text=text)
 
 
 def _spread(n: int, keys: int) -> list[Array]:
     """Numbers far apart, of two streams."""
     return [column.to_numpy() << 32 for column in _keys(n, keys, text=False)]
-
-
-def _database(
-    n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False, streams: str = "ab"
-) -> Database:  # fmt: skip
-    db = Database()
-    for seed, name in enumerate(streams):
-        ts = pa.array(np.arange(n) * _GAP).cast(pa.timestamp("ns"))
-        db.register(name, make({"ts": ts, "k": _column(n, keys, seed, text=text)}), time="ts")
-    return db
 
 
 def _joinable(db: Database, window: int) -> Joinable:
@@ -145,7 +111,7 @@ def _joinable(db: Database, window: int) -> Joinable:
 
 def _coded(n: int, keys: int) -> Joinable:
     """Two streams in a window of hardly a tuple, encoded."""
-    joined = _joinable(_database(n, keys), _GAP)
+    joined = _joinable(database(n, keys), trials.GAP)
     assert joined.exact.keys
     return joined
 
@@ -179,41 +145,41 @@ def _curve(knots: Iterable[int], make: Callable[[int], Any], run: Callable[[Any]
     told = []
     for knot in knots:
         given = make(1 << knot)
-        told.append((float(knot), max(_LEAST, _ns(partial(run, given), 3) / (2 * _wide(1 << knot)))))
+        told.append((float(knot), max(trials.LEAST, cpu_of(partial(run, given), 3) / (2 * _wide(1 << knot)))))
     return tuple(told)
 
 
 def _passes(db: Database, begin: float) -> dict[str, float]:
-    tuples = 2 * _TUPLES
-    table = _ns(lambda: _joinable(db, _GAP))
-    handed = _database(_TUPLES, 1 << 16, pa.record_batch)
-    reading = _ns(lambda: _joinable(handed, _GAP))
-    joined = _joinable(db, _GAP)
+    tuples = 2 * trials.TUPLES
+    table = cpu_of(lambda: _joinable(db, trials.GAP))
+    handed = database(trials.TUPLES, 1 << 16, pa.record_batch)
+    reading = cpu_of(lambda: _joinable(handed, trials.GAP))
+    joined = _joinable(db, trials.GAP)
     look = Look(joined, 0)
-    looking = _ns(lambda: Look(joined, 0).distinct)
+    looking = cpu_of(lambda: Look(joined, 0).distinct)
 
     def weighing() -> None:
         fresh = Look(joined, 0)
         best_keys(fresh.weighed(0), Work(fresh, PRICES), 1e8)
 
     # What comes in is spread over streams that no near cache holds.
-    many = _joinable(_database(_MANY, _MANY >> 4), _GAP)
+    many = _joinable(database(trials.MANY, trials.MANY >> 4), trials.GAP)
     wide = Look(many, 0)
     draw = np.random.Generator(np.random.PCG64(2)).random(wide.slots)
 
     def admitting(share: float, coin: float = 1.0) -> float:
         slots, level, coins = (draw < share).astype(np.uint8), np.array([0.0, 1.0]), np.array([1.0, coin])
-        return _ns(lambda: wide.admitted(slots, level, (coins, coins)), cold=True) / (2 * _MANY)
+        return cpu_of(lambda: wide.admitted(slots, level, (coins, coins)), cold=True) / (2 * trials.MANY)
 
     few, most, tossed = admitting(0.02), admitting(0.52), admitting(0.52, 0.5)
     return {
-        "table": max(_LEAST, (table - begin) / tuples),
-        "read": max(_LEAST, (reading - table) / tuples),
+        "table": max(trials.LEAST, (table - begin) / tuples),
+        "read": max(trials.LEAST, (reading - table) / tuples),
         "seen": looking / look.looked,
-        "weigh": max(_LEAST, (_ns(weighing) - looking) / look.slots),
+        "weigh": max(trials.LEAST, (cpu_of(weighing) - looking) / look.slots),
         "look": few,
-        "copy": (copied := max(_LEAST, (most - few) / 0.5)),
-        "toss": max(_LEAST, tossed - few - 0.25 * copied),
+        "copy": (copied := max(trials.LEAST, (most - few) / 0.5)),
+        "toss": max(trials.LEAST, tossed - few - 0.25 * copied),
     }
 
 
@@ -222,12 +188,12 @@ def _files() -> dict[str, float]:
     csv, parquet = import_module("pyarrow.csv"), import_module("pyarrow.parquet")
     told: dict[str, float] = {}
     with TemporaryDirectory() as folder:
-        for kind, tuples in (("parquet", _TUPLES), ("parquet_text", _TUPLES), ("csv", _TUPLES >> 3)):
-            ts = pa.array(np.arange(tuples) * _GAP).cast(pa.timestamp("ns"))
-            table = pa.table({"ts": ts, "k": _column(tuples, 1 << 16, 1, text=kind == "parquet_text")})
+        for kind, tuples in (("parquet", trials.TUPLES), ("parquet_text", trials.TUPLES), ("csv", trials.TUPLES >> 3)):
+            ts = pa.array(np.arange(tuples) * trials.GAP).cast(pa.timestamp("ns"))
+            table = pa.table({"ts": ts, "k": column(tuples, 1 << 16, 1, text=kind == "parquet_text")})
             write = csv.write_csv if kind == "csv" else parquet.write_table
             turns = []
-            for turn in range(_ROUNDS):  # each file for the first time: what is kept of it then costs less
+            for turn in range(trials.ROUNDS):  # each file for the first time: what is kept of it then costs less
                 path = Path(folder) / f"{turn}{kind}.{kind.partition('_')[0]}"
                 write(table, path)
                 db = Database().register("a", path, time="ts")
@@ -235,7 +201,7 @@ def _files() -> dict[str, float]:
                 _loaded(db)
                 turns.append(time.process_time_ns() - began)
             told[kind] = min(turns) / tuples
-    told["parquet_text"] = max(_LEAST, told["parquet_text"] - told["parquet"])
+    told["parquet_text"] = max(trials.LEAST, told["parquet_text"] - told["parquet"])
     return told
 
 
@@ -248,26 +214,26 @@ def _pairs(join: float) -> dict[str, Any]:
     among = {knot: _pairs_among(1 << knot, join) for knot in _MATCHES}
     told: dict[str, Any] = dict(among[_MATCHES[2]])
     for step in ("pair", "keyed"):
-        told[step] = tuple((float(knot), max(_LEAST, found[step])) for knot, found in among.items())
-    return {step: ns if isinstance(ns, tuple) else max(_LEAST, ns) for step, ns in told.items()}
+        told[step] = tuple((float(knot), max(trials.LEAST, found[step])) for knot, found in among.items())
+    return {step: ns if isinstance(ns, tuple) else max(trials.LEAST, ns) for step, ns in told.items()}
 
 
 def _pairs_among(matches: int, join: float) -> dict[str, float]:
     """Of streams whose tuples complete so many pairs each."""
-    n = max(_TUPLES >> 3, min(_TUPLES, (1 << 21) // matches))
+    n = max(trials.TUPLES >> 3, min(trials.TUPLES, (1 << 21) // matches))
     tuples, keys = 2 * n, 1 << 12
-    db = _database(n, keys)
-    window = matches * keys * _GAP
-    while window > n * _GAP // 8:  # fewer keys, so that ends of the streams do not matter
+    db = database(n, keys)
+    window = matches * keys * trials.GAP
+    while window > n * trials.GAP // 8:  # fewer keys, so that ends of the streams do not matter
         keys, window = keys // 2, window // 2
-        db = _database(n, keys)
-    sparse = _joinable(db, keys * _GAP // 2)
-    asked = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
-    rows = [_asked(query) for query in asked]
-    spent = [_ns(partial(_asked, query), 3) for query in asked]
-    best = [query.prefer("desc").using(strategy="counts") for query in asked]
-    by_key = [_ns(partial(_asked, query, 1.0), 3) for query in best]
-    branch = max(0.0, _ns(lambda: _listed(sparse), 3) / tuples - join)
+        db = database(n, keys)
+    sparse = _joinable(db, keys * trials.GAP // 2)
+    queries = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
+    rows = [asked(query) for query in queries]
+    spent = [cpu_of(partial(asked, query), 3) for query in queries]
+    best = [query.prefer("desc").using(strategy="counts") for query in queries]
+    by_key = [cpu_of(partial(asked, query, 1.0), 3) for query in best]
+    branch = max(0.0, cpu_of(lambda: _listed(sparse), 3) / tuples - join)
     pair = (spent[1] - spent[0] - branch * tuples) / (rows[1] - rows[0])
     return {
         "branch": branch,
@@ -281,38 +247,38 @@ def _samples() -> dict[str, Any]:
 
     Of streams that no near cache holds: it is there that most of the work is done.
     """
-    tuples, window = 2 * _MANY, _MANY >> 2
-    db = _database(_MANY, _MANY >> 4)
-    joined = _joinable(db, window * _GAP)
+    tuples, window = 2 * trials.MANY, trials.MANY >> 2
+    db = database(trials.MANY, trials.MANY >> 4)
+    joined = _joinable(db, window * trials.GAP)
     found, look = _by_key(joined), Look(joined, 0)
-    query = db.join("a", "b", on="k", window=(window >> 2) * _GAP / 1e9).using(strategy="counts")
-    many = db.join("a", "b", on="k", window=2 * window * _GAP / 1e9).using(strategy="counts").prefer("weighted")
+    query = db.join("a", "b", on="k", window=(window >> 2) * trials.GAP / 1e9).using(strategy="counts")
+    many = db.join("a", "b", on="k", window=2 * window * trials.GAP / 1e9).using(strategy="counts").prefer("weighted")
     one = Budget(outputs=1)
     return {
         "drawn": tuple((float(knot), _between(many, one, Budget(outputs=tuples << knot >> 3))) for knot in _DRAWN),
-        "draw": max(_LEAST, _ns(partial(_drawn, found, _HARDLY), 3, cold=True) / tuples),
-        "tell": _ns(lambda: _told(found, look), 3, cold=True) / tuples,
+        "draw": max(trials.LEAST, cpu_of(partial(_drawn, found, _HARDLY), 3, cold=True) / tuples),
+        "tell": cpu_of(lambda: _told(found, look), 3, cold=True) / tuples,
         "rare": _between(query.prefer("asc", outlier_cap=_CAP), one, 1.0),
         "keyed": ((0.0, _between(query.prefer("desc"), one, 1.0)),),
-        "solve": float(_ns(lambda: sampled_keys(look, Work(look, PRICES), 1e7))),
+        "solve": float(cpu_of(lambda: sampled_keys(look, Work(look, PRICES), 1e7))),
     }
 
 
 def _between(query: Any, some: Any, most: Any) -> float:
     """ns of a row that the larger of two budgets has besides."""
-    rows = max(1, _asked(query, most) - _asked(query, some))
-    spent = [_ns(partial(_asked, query, budget), 3, cold=True) for budget in (some, most)]
-    return max(_LEAST, (spent[1] - spent[0]) / rows)
+    rows = max(1, asked(query, most) - asked(query, some))
+    spent = [cpu_of(partial(asked, query, budget), 3, cold=True) for budget in (some, most)]
+    return max(trials.LEAST, (spent[1] - spent[0]) / rows)
 
 
 def _a_pair(n: int, keys: int, within: int, *, text: bool = False, by_key: bool = False) -> float:
     """ns of a pair, where so many tuples of the other stream lie in the window of one; by_key: key after key."""
-    db, budget = _database(n, keys, text=text), 1.0 if by_key else None
-    few, all_ = (db.join("a", "b", on="k", window=window) for window in (1e-9, 0.5e-9 * within * _GAP))
+    db, budget = database(n, keys, text=text), 1.0 if by_key else None
+    few, all_ = (db.join("a", "b", on="k", window=window) for window in (1e-9, 0.5e-9 * within * trials.GAP))
     if by_key:
         few, all_ = (each.prefer("desc").using(strategy="counts") for each in (few, all_))
-    rows = max(1, _asked(all_, budget) - _asked(few, budget))
-    return (_ns(lambda: _asked(all_, budget), 3) - _ns(lambda: _asked(few, budget), 3)) / rows
+    rows = max(1, asked(all_, budget) - asked(few, budget))
+    return (cpu_of(lambda: asked(all_, budget), 3) - cpu_of(lambda: asked(few, budget), 3)) / rows
 
 
 def _named() -> Curve:
@@ -320,64 +286,18 @@ def _named() -> Curve:
     keys = 1 << 8
     told = []
     for knot in _NAMED:
-        number, text = (_a_pair(_TUPLES >> 1, keys, 2 * keys << knot, text=text) for text in (False, True))
-        told.append((float(knot), max(_LEAST, text - number)))
+        number, text = (_a_pair(trials.TUPLES >> 1, keys, 2 * keys << knot, text=text) for text in (False, True))
+        told.append((float(knot), max(trials.LEAST, text - number)))
     return tuple(told)
 
 
 def _far() -> Curve:
     """What a pair costs besides, by how many tuples lie in the window, at one pair for each arrival."""
-    priced = [_a_pair(max(_TUPLES, 1 << knot), (1 << knot) // (2 * _PARTNERS), 1 << knot) for knot in _WITHIN]
+    priced = [_a_pair(max(trials.TUPLES, 1 << knot), (1 << knot) // (2 * _PARTNERS), 1 << knot) for knot in _WITHIN]
     return tuple(
-        (float(knot), max(_LEAST, (price - priced[0]) * _PARTNERS**0.5))
+        (float(knot), max(trials.LEAST, (price - priced[0]) * _PARTNERS**0.5))
         for knot, price in zip(_WITHIN, priced, strict=True)
     )
-
-
-def _several() -> dict[str, float]:
-    """What a tuple and a member of a combination of three streams cost, in the time there is."""
-    keys, ample = 1 << 12, Budget(seconds=3600.0)
-    ts = tuple(np.arange(_MANY >> 1) * _GAP for _ in range(3))
-    codes = tuple(_column(_MANY >> 1, _MANY >> 5, seed, text=False).to_numpy() for seed in range(3))
-    listed = _ns(lambda: KeyCombinations(ts, codes, _GAP << 10), 3, cold=True)
-    db = _database(_TUPLES >> 1, keys, streams="abc")
-    few, all_ = (
-        db.join(*"abc", on="k", window=window).prefer("desc").using(costs="machine")
-        for window in (1e-9, 4e-9 * keys * _GAP)
-    )
-    rows = max(1, _asked(all_, ample) - _asked(few, ample))
-    member = (_ns(lambda: _asked(all_, ample), 3) - _ns(lambda: _asked(few, ample), 3)) / (len(ts) * rows)
-    return {"clique": listed / sum(map(len, ts)), "member": max(_LEAST, member)}
-
-
-def _aggregated() -> dict[str, float]:
-    """What outputs of a join cost that are aggregated, once they were found."""
-    keys, ample = 1 << 8, Budget(seconds=3600.0)
-    db = _database(_TUPLES >> 2, keys)
-    query = db.join("a", "b", on="k", window=8e-9 * keys * _GAP).prefer("weighted").using(costs="machine")
-    found = query.run(ample)
-
-    def made(aggregates: dict[str, str], by: str | None = None) -> float:
-        return _ns(lambda: found.aggregate(aggregates, by=by), 3) / max(1, sum(map(len, found.outputs())))
-
-    one, two = made({"n": "count(*)"}), made({"n": "count(*)", "m": "count(*)"})
-    column, groups = made({"n": "sum(b.k)"}), made({"n": "count(*)"}, "b.k")
-    few = (
-        _database(_TUPLES >> 3, _TUPLES >> 3)
-        .join("a", "b", on="k")
-        .prefer("weighted")
-        .using(costs="machine")
-        .run(ample)
-    )
-    each = sum(map(len, few.outputs()))
-    alone, in_groups = (_ns(lambda by=by: few.aggregate({"n": "count(*)"}, by=by), 3) for by in (None, "a.k"))  # type: ignore[misc]
-    many = len(few.aggregate({"n": "count(*)"}, by="a.k").to_arrow())
-    summed, gathered = max(_LEAST, two - one), max(_LEAST, column - one)
-    by = max(_LEAST, groups - one - gathered)
-    return {
-        "summed": summed, "made": max(_LEAST, one - summed), "gathered": gathered, "grouped": by,
-        "group": max(_LEAST, (in_groups - alone - each * (gathered + by)) / max(1, many)),
-    }  # fmt: skip
 
 
 def _drawn(found: KeyPairs, rate: float) -> int:
@@ -392,8 +312,6 @@ def _told(found: KeyPairs, look: Look) -> Any:
     came = slots[look.slot_of(0, np.arange(look.tuples[0]))]
     which = found.strata(lambda left: slots[look.slot_of(0, left)])
     admission = Admission(slots, level, coin, coin, 0.0, 0.0)
-    return told(found, which, by_stratum((came, came), 2), admission, look.tuples, _GAP, _MANY * _GAP, 0.95)
-
-
-def _asked(query: Any, budget: Any = None) -> int:
-    return sum(len(batch) for batch in query.run(budget).batches())
+    return told(
+        found, which, by_stratum((came, came), 2), admission, look.tuples, trials.GAP, trials.MANY * trials.GAP, 0.95
+    )

@@ -10,7 +10,10 @@ import pytest
 
 import nile
 from nile.answers import aggregate_answer
+from nile.operators.aggregate import input as aggregate_input
+from nile.operators.aggregate.input import in_random_order, unit_hash
 from nile.operators.drive.clock import Clock
+from nile.operators.strategies.prices import PRICES
 
 N = 40_000
 
@@ -25,7 +28,7 @@ def db() -> nile.Database:
 
 
 class Steps:
-    """A clock of which every look takes a thousandth of a second."""
+    """A clock of which every look takes a tenth of a second, in which all could be read."""
 
     def __init__(self, budget: Any) -> None:  # noqa: ARG002
         self.looks = 0
@@ -33,12 +36,12 @@ class Steps:
     @property
     def elapsed(self) -> int:
         self.looks += 1
-        return self.looks * 1_000_000
+        return self.looks * 100_000_000
 
     @property
     def cpu(self) -> int:
         """As many as were counted."""
-        return self.looks * 1_000_000
+        return self.looks * 100_000_000
 
     def pause(self) -> None:
         """It goes on by looks alone."""
@@ -62,7 +65,7 @@ def test_more_seconds_are_a_larger_sample_and_in_the_end_all(db: nile.Database, 
     text = f"SELECT {what} AS n FROM s WHERE item = 2"
     truth = db.sql(text).to_arrow()["n"].to_pylist()[0]
     read = []
-    for seconds in (0.001, 0.012, 0.03, 9.0):
+    for seconds in (0.1, 1.2, 3.0, 900.0):
         result = db.sql(text, budget=nile.Budget(seconds=seconds), seed=1)
         (told,) = result.to_arrow()["n"].to_pylist()
         estimate: Any = result.estimate
@@ -79,7 +82,7 @@ def test_more_seconds_are_a_larger_sample_and_in_the_end_all(db: nile.Database, 
 @pytest.mark.usefixtures("by_looks")
 def test_a_limit_that_reading_alone_passes_is_told(db: nile.Database) -> None:
     with pytest.warns(nile.CostWarning, match="seconds in all; took"):
-        db.sql("SELECT sum(price) AS n FROM s", budget=nile.Budget(seconds=0.001)).to_arrow()
+        db.sql("SELECT sum(price) AS n FROM s", budget=nile.Budget(seconds=0.1)).to_arrow()
 
 
 def test_standing_queries_share_the_time(db: nile.Database) -> None:
@@ -94,7 +97,7 @@ def test_standing_queries_share_the_time(db: nile.Database) -> None:
 def test_intervals_cover(db: nile.Database) -> None:
     text = "SELECT count(*) AS n FROM s WHERE item = 2"
     truth = db.sql(text).to_arrow()["n"].to_pylist()[0]
-    told = [db.sql(text, budget=nile.Budget(seconds=0.001), seed=seed).estimate for seed in range(60)]
+    told = [db.sql(text, budget=nile.Budget(seconds=0.1), seed=seed).estimate for seed in range(60)]
     assert sum(bool(each is not None and each.covers(truth)) for each in told) >= 52
 
 
@@ -107,3 +110,24 @@ def test_what_no_clock_can_bound_is_refused(db: nile.Database) -> None:
     with pytest.raises(nile.BudgetError, match="one budget or an error"):
         db.sql(text + " BUDGET 5 SECONDS ERROR 0.1").to_arrow()
     assert Clock(nile.Budget(seconds=5.0)).limits
+
+
+def test_more_groups_than_there_is_time_for_are_refused_once_they_are_counted() -> None:
+    made = nile.connect()
+    made.register("s", pa.table({"ts": np.arange(N) * 1.0, "item": np.arange(N) % 20_000}), time="ts")
+    text = "SELECT item, count(*) AS n FROM s GROUP BY item"
+    with pytest.raises(nile.BudgetError, match=r"needed at least .* seconds to pass over 40,000 tuples") as told:
+        made.sql(text, budget=nile.Budget(seconds=0.05)).to_arrow()
+    least = float(str(told.value).split("at least ")[1].split()[0])
+    assert len(made.sql(text, budget=nile.Budget(seconds=60.0)).to_arrow()) == 20_000
+    assert 20_000 * PRICES.group / 1e9 < 10.0 * least
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 5_000, 300_000])
+def test_the_random_order_is_that_of_the_hashes(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_random_order(n, 3).tolist() == np.argsort(unit_hash(n, 3), kind="stable").tolist()
+    coarse = np.floor(unit_hash(n, 4) * 64.0) / 64.0 + 2.0**-40 * (
+        np.arange(n) % 3
+    )  # alike in their upper bits, or all
+    monkeypatch.setattr(aggregate_input, "unit_hash", lambda *_: coarse)
+    assert in_random_order(n, 4).tolist() == np.argsort(coarse, kind="stable").tolist()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import nile
-from nile.engine import calibrating
+from nile.engine import calibrating, trials
 from nile.experiments.cli import main
 from nile.operators.strategies import machine_prices as machine
 from nile.operators.strategies.machine_prices import keep, kept_at, machine_prices, pace, paced
@@ -96,13 +96,13 @@ def test_a_file_that_is_none_is_replaced(written: str, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_every_step_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrating, "_TUPLES", 1 << 13)
-    monkeypatch.setattr(calibrating, "_MANY", 1 << 13)
-    monkeypatch.setattr(calibrating, "_LEAST", 0.0517)  # no price that is shipped
+    monkeypatch.setattr(trials, "TUPLES", 1 << 13)
+    monkeypatch.setattr(trials, "MANY", 1 << 13)
+    monkeypatch.setattr(trials, "LEAST", 0.0517)  # no price that is shipped
     monkeypatch.setattr(calibrating, "_KNOTS", (4, 8))
     monkeypatch.setattr(calibrating, "_DISTINCT", (4, 8))
     monkeypatch.setattr(calibrating, "_WITHIN", (6, 10))
-    monkeypatch.setattr(calibrating, "_ROUNDS", 1)
+    monkeypatch.setattr(trials, "ROUNDS", 1)
     said: list[str] = []
     found = calibrating.calibrated(said.append)
     assert len(said) == 4

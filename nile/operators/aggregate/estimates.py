@@ -106,13 +106,13 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
         return [Number(round(v), Estimate.exact(float(round(v)))) for v in known + totals.value]
     reach, certified = totals.reach(confidence), totals.certified
     seen = np.bincount(sample.group, amount, groups)
-    size, drawn = int(sample.size.sum()), int(sample.drawn.sum())
+    size, drawn, unseen = int(sample.size.sum()), int(sample.drawn.sum()), sample.unseen
+    slack = nothing_seen(size, drawn, confidence)
     numbers = []
     for g in range(groups):
         value = float(known[g] + totals.value[g])
         least = float(known[g] + seen[g])
-        most = least + sample.unseen
-        slack = nothing_seen(size, drawn, confidence)
+        most = least + unseen
         low, high = value - float(reach[g]), value + float(reach[g])
         if seen[g] == 0:  # then the sample shows no spread, and its interval would be a point
             high = value + slack

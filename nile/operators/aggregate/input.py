@@ -25,6 +25,7 @@ __all__ = [
     "Measure",
     "accumulate_cost",
     "counters",
+    "in_random_order",
     "is_tame",
     "large_tuples",
     "marks_of",
@@ -156,6 +157,24 @@ def unit_hash(n: int, seed: int) -> Array:
     larger rate draws a superset, and given how many were drawn each set of that size was equally likely.
     """
     return units(np.arange(1, n + 1, dtype=np.uint64), seed)
+
+
+def in_random_order(n: int, seed: int) -> Array:
+    """The ordinals by their `unit_hash`, of equals the smaller first: int64 [n].  20 to 35 ns each.
+
+    By the upper 32 bits in two passes, each of which sorts 16; what these leave alike is rare.
+    """
+    unit = unit_hash(n, seed)
+    upper = (unit * 2.0**32).astype(np.uint32)
+    halves = [np.ascontiguousarray(((upper >> shift) & 0xFFFF).astype(np.uint16)) for shift in (0, 16)]
+    order: Array = halves[0].argsort(kind="stable")
+    order = order[halves[1][order].argsort(kind="stable")]
+    alike = np.flatnonzero(upper[order[1:]] == upper[order[:-1]])
+    if alike.shape[0]:  # runs of them, one after the other
+        at = np.union1d(alike, alike + 1)
+        some = order[at]
+        order[at] = some[np.lexsort((some, unit[some]))]
+    return order
 
 
 def units(words: Array, seed: int) -> Array:

@@ -83,19 +83,18 @@ class Reader:
         self.spent += cost
         return cost
 
-    def read_while(self, left: Callable[[], float]) -> None:
-        """Read on for as long as there is time.  left: seconds, of which numbers take about as many as reading.
+    def read_while(self, left: Callable[[], float], each: float) -> None:
+        """Read on for as long as there is time.  left: seconds; each: of them, that numbers take for a tuple found.
 
         At least a chunk is read; chunks double while the next one is expected to fit.  What is read is a beginning of
         the pool, whose order is random, so that when it ends tells nothing of what is in it.
         """
-        chunk, used = _CHUNK, 0.0
+        chunk = _CHUNK
         while not self.done:
-            before = left()
+            before, found = left(), self.hits()
             self.advance(self.read + chunk)
-            took = max(0.0, before - left())
-            used += took
-            room = left() - used
+            took = max(0.0, before - left()) + each * (self.hits() - found)
+            room = left() - each * self.hits()
             if room <= took:
                 return
             if room > 4.0 * took:
@@ -256,7 +255,7 @@ def stream_reader(
         prices=prices,
         known=no_cells(data.groups),
         pool=pool,
-        label=np.searchsorted(cuts, pool, side="right") - 1,
+        label=np.repeat(np.arange(cuts.shape[0] - 1), np.diff(cuts))[pool - low],
         sizes=sizes,
         sure=inside & (not scope.tests_tuples),
         must=must,

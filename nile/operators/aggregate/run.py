@@ -25,6 +25,7 @@ from nile.operators.aggregate.input import (
     AggregateInput,
     accumulate_cost,
     counters,
+    in_random_order,
     is_tame,
     large_tuples,
     marks_of,
@@ -54,9 +55,11 @@ class AggregateRun:
     result, however the input was cut into batches.
     """
 
-    def __init__(self, plan: AggregatePlan, data: AggregateInput, left: Callable[[], float] | None = None) -> None:
-        """left: the seconds that a plan with a limit still has."""
-        self._left = left
+    def __init__(
+        self, plan: AggregatePlan, data: AggregateInput, left: Callable[[], float] | None = None, each: float = 0.0
+    ) -> None:
+        """left: the seconds that a plan with a limit still has; each: of them, that numbers take for a tuple found."""
+        self._left, self._each = left, each
         self.plan = plan
         self.data = data
         costs = plan.costs
@@ -189,7 +192,7 @@ class AggregateRun:
     def _sample(self) -> None:
         self.method = "sample"
         data = self.data
-        order = np.argsort(unit_hash(data.n, self.plan.seed), kind="stable")
+        order = in_random_order(data.n, self.plan.seed)
         zones = np.append(np.arange(0, data.n, self.plan.zone), data.n)
         large, marks = None, None
         if self._left is None and self._watches():
@@ -203,7 +206,7 @@ class AggregateRun:
         for n, reader in enumerate(self.readers):
             reader.first()
             if self._left is not None:
-                reader.read_while(part_of(self._left, len(self.readers) - n))
+                reader.read_while(part_of(self._left, len(self.readers) - n), self._each)
         if self.plan.target is None and self._left is None:
             self._share_out(self.granted - self.spent)
 

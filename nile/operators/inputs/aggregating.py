@@ -53,14 +53,15 @@ def prepare(
     window: int | None,
     where: str,
     shared: SharedSummary | None = None,
+    coded: bool = True,
 ) -> Asked:
     """Everything a run needs.
 
     between: moments in ns, ends included; window: ns back from the last tuple in it; shared: a summary of the column
-    that most queries restrict.
+    that most queries restrict; coded: whether that column's values are told apart, which no plain sample asks for.
     """
     batch, ts = columns.batch, columns.ts
-    on = grid_column(queries, time)
+    on = grid_column(queries, time) if coded else None
     code: Array | None = None
     rank: Array | None = None
     hashes: Array | None = None

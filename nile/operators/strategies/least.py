@@ -35,7 +35,7 @@ _STEPS: dict[str, Callable[[Prices, bool], float]] = {
     "promise": _by_tuple,
     "several": lambda prices, hashed: prices.coding(1.0, hashed, sparse=True) + prices.clique,
     "selection": lambda prices, hashed: prices.seen + _by_strategy(prices, hashed),
-    "aggregate": lambda prices, _: prices.look,
+    "aggregate": lambda prices, _: prices.shuffled,
 }
 """ns of a tuple that is passed over, by what is asked: a join by one of its strategies, which refuses it by its key;
 one that takes tuples one by one, and counts and lists each; one of several streams in the time there is, which counts

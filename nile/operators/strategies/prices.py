@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2, sqrt
 from typing import TypeAlias
+
+from nile.aggregates.catalogue import CATALOGUE
 
 __all__ = ["PRICES", "Curve", "Prices", "along"]
 
@@ -46,6 +49,8 @@ class Prices:
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells; clique, listed by key among those of more
     streams than two, and its combinations counted.
     Per member of a combination of these, columns handed out: member.
+    Per tuple of an aggregate within time: shuffled, put in a random order; and, of those found, each aggregate:
+    estimated, or ordered where it is one of values in order.
     Per output of a join that is aggregated: made, put together; gathered, each column; summed, each aggregate; grouped,
     each expression of the groups.  Per group: group, each aggregate.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
@@ -86,11 +91,14 @@ class Prices:
     tell: float = 8.1
     clique: float = 21.0
     member: float = 9.0
-    made: float = 16.0
-    summed: float = 22.0
-    gathered: float = 7.0
-    grouped: float = 9.0
-    group: float = 4500.0
+    shuffled: float = 32.0
+    estimated: float = 48.0
+    ordered: float = 134.0
+    made: float = 22.0
+    summed: float = 24.0
+    gathered: float = 7.1
+    grouped: float = 4.5
+    group: float = 4200.0
     begin: float = 1.4e06
     solve: float = 2.0e05
     start: float = 1.2e7
@@ -100,6 +108,10 @@ class Prices:
         if source in ("ParquetSource", "LakeSource", "ManySource"):
             return self.parquet + hashed * self.parquet_text
         return {"CsvSource": self.csv, "Table": self.table}.get(source, self.read)
+
+    def estimating(self, functions: Sequence[str]) -> float:
+        """Per tuple of a sample: aggregates of it."""
+        return sum(self.ordered if CATALOGUE[each].is_quantile else self.estimated for each in functions)
 
     def pairing(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair of the exact join, where a tuple of either stream completes so many.  hashed: share of text."""
