@@ -130,6 +130,14 @@ def test_a_sample_with_time_for_all_is_all() -> None:
     assert weight == len(pairs)
 
 
+@pytest.mark.parametrize("preference", ["desc", "weighted"])
+def test_kernels_are_loaded_before_the_first_push(preference: str) -> None:
+    join = LiveJoin(JoinPlan(window=60 * SECOND, budget=Budget(deadline=1.0), preference=preference))
+    example = join.example()
+    assert type(example.sampler) is type(join.join.sampler)
+    assert sum(len(found) for found in example.advance(example.arrivals, credit=1e9)) > 0
+
+
 @pytest.fixture(params=["in Python", "in SQL"])
 def asked(request: pytest.FixtureRequest) -> Callable[[nile.Database, str], Any]:
     """A standing query that has a minute for each push."""

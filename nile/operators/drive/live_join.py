@@ -125,7 +125,13 @@ class LiveJoin:
 
     def example(self) -> PromisingJoin:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
-        return self.join.example()
+        example = self.join.example()
+        if self.follower is not None:
+            follower = Follower(example.plan)
+            for side in (0, 1):
+                follower.put_thinned(side, np.zeros(example.arrivals))
+            example.follow(follower)
+        return example
 
     @property
     def tuples(self) -> Array:
