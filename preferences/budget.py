@@ -73,6 +73,10 @@ class Budget:
         """Whether it bounds time from the call on: of the CPU, or on the wall."""
         return self.unit in ("seconds", "seconds_per_tuple", "deadline")
 
+    def nanoseconds(self, tuples: int) -> float:
+        """Of one of time over so many tuples: ns in all."""
+        return 1e9 * self.amount * (tuples if self.unit == "seconds_per_tuple" else 1)
+
     @property
     def is_reproducible(self) -> bool:
         """Whether the same seed gives the same answer: not if the budget is measured in time."""

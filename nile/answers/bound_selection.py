@@ -15,7 +15,8 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
-from nile.operators.strategies.least import refuse_below_a_pass
+from nile.operators.strategies.least import refuse_below_a_pass, too_little
+from nile.operators.strategies.selected import is_at_once
 from nile.preferences.clock import Pace
 from nile.summaries.costs import selection_costs
 from nile.summaries.errors import ConfigError, CostWarning
@@ -84,22 +85,25 @@ class BoundSelection:
     def explain(self, home: Home, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
         plan = self.plan(budget)
-        shared = home.shared(self.stream, self.on) if plan.method == "nile" and not plan.is_exact else None
+        asks = plan.method == "nile" and not plan.is_exact and not is_at_once(plan)
+        shared = home.shared(self.stream, self.on) if asks else None
         asked = f"{len(self.predicates)} standing selections" if len(self.predicates) > 1 else "standing selection"
         valid = "" if self.window is None else f", each tuple valid for {format_duration(self.window)}"
         return (
             f"{asked} of {self.stream} on {self.on}{valid}: by {plan.method}, {plan.preference} first, regions by "
-            f"{plan.promise if self.worth is None else f'count times {self.worth.text}'}\n"
+            f"{plan.promise if self.worth is None else f'count times {self.worth.text}'}"
+            f"{', all conditions answered before any is given' if is_at_once(plan) else ''}\n"
             f"  budget {plan.budget or 'no limit'} ({plan.costs.name} table); output {plan.output}"
             + (f"\n  passes over the zones in which summary {shared.name} has none of the values" if shared else "")
         )
 
-    def load(self, home: Home, carry: tuple[str, ...] = ()) -> Selectable:
-        """The stream read, on the times of the pace, and every condition evaluated.  carry: further columns to keep."""
+    def load(self, home: Home, carry: tuple[str, ...] = (), *, at_once: bool = False) -> Selectable:
+        """The stream read, on the times of the pace, and every condition evaluated.  carry: further columns to keep;
+        at_once: no summary is asked."""
         worth = () if self.worth is None else self.worth.columns
         beside = tuple(dict.fromkeys((*carry, *columns_beside(self.on, self.predicates), *worth)))
         loaded = load_stream(home.manager(self.stream, self.on, tuple(name for name in beside if name != self.on)))
-        shared = home.shared(self.stream, self.on) if self.method == "nile" else None
+        shared = home.shared(self.stream, self.on) if self.method == "nile" and not at_once else None
         summary = None if shared is None else shared.over(loaded.ts, loaded.key)
         (loaded,) = retimed((loaded,), self.pace, int(dict(self.options).get("seed", 0)))
         return Selectable(loaded, self.on, self.predicates, summary, self.worth)
@@ -113,7 +117,11 @@ class BoundSelection:
         plan = self.plan(budget)
         clock = Clock(plan.budget)
         refuse_below_a_pass(plan.budget, home, [(self.stream, self.on)], "selection")
-        answer = SelectionAnswer(self.load(home, carry), plan, speed=self.speed, clock=clock)
+        selectable = self.load(home, carry, at_once=is_at_once(plan))
+        tuples = len(selectable.loaded)
+        if is_at_once(plan) and plan.budget is not None and clock.elapsed >= plan.budget.nanoseconds(tuples):
+            raise too_little(clock.elapsed, tuples, plan.budget)
+        answer = SelectionAnswer(selectable, plan, speed=self.speed, clock=clock)
         answer.room = home.room
         clock.pause()
         shared = home.shared(self.stream, self.on) if answer.ruled_out else None

@@ -16,6 +16,7 @@ from nile.operators.inputs.selecting import Selectable
 from nile.operators.selection.data import SelectionFigures, Selections, index_costs
 from nile.operators.selection.plan import SelectionPlan
 from nile.operators.selection.selection import StandingSelections
+from nile.operators.strategies.selected import TimedSelections, is_at_once
 from nile.preferences.budget import Budget, BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
@@ -78,9 +79,15 @@ class SelectionAnswer(Answer):
         self._selectable = selectable
         self._speed = speed
         metered = plan.budget is not None and plan.budget.unit != "fraction"
-        self._operator = StandingSelections(plan, selectable.input, batch_rows=batch_rows, runs=not metered)
-        self._metered = MeteredRun(self._operator, speed=speed, clock=clock) if metered else None
         self._clock = Clock.at_rest(plan.budget) if clock is None else clock
+        self._operator: StandingSelections | TimedSelections
+        self._metered: MeteredRun[Selections] | TimedSelections | None = None
+        if is_at_once(plan):
+            self._operator = self._metered = TimedSelections(plan, selectable, self._clock)
+        else:
+            standing = StandingSelections(plan, selectable.input, batch_rows=batch_rows, runs=not metered)
+            self._metered = MeteredRun(standing, speed=speed, clock=clock) if metered else None
+            self._operator = standing
         self._running = timed(self._operator.run() if self._metered is None else self._metered.run(), self._clock)
         self._found: list[Selections] = []
         self._by_query: list[Selections] | None = None
@@ -119,7 +126,7 @@ class SelectionAnswer(Answer):
 
     def truth(self) -> list[Array]:
         """The tuples that satisfy each selection, evaluated one by one: ordinals, int64."""
-        return [np.flatnonzero(self._selectable.input.truth(q)) for q in range(len(self.names))]
+        return [np.flatnonzero(self._selectable.truth(q)) for q in range(len(self.names))]
 
     @property
     def loaded(self) -> Loaded:
@@ -283,7 +290,7 @@ class SelectionAnswer(Answer):
         kept = np.ones(ts.shape[0], bool)
         if self.plan.window is not None and ts.shape[0]:
             kept = ts.astype(object) >= int(ts[-1]) - self.plan.window
-        return self._aggregated(function, [np.flatnonzero(kept & data.input.truth(q)) for q in range(len(self.names))])
+        return self._aggregated(function, [np.flatnonzero(kept & data.truth(q)) for q in range(len(self.names))])
 
     def _aggregated(self, function: str, ordinals: list[Array]) -> dict[str, float | None]:
         if not isinstance(function, str) or function not in _FUNCTIONS:
@@ -341,7 +348,7 @@ class SelectionAnswer(Answer):
             "can satisfy; got one that contradicts itself; check its bounds"
             for name in data.impossible
         ]
-        late = () if self._metered is None else self._metered.warnings
+        late = self._metered.warnings if isinstance(self._metered, MeteredRun) else ()
         return (*told, *late, *([self.cost_warning] if self.cost_warning else []))
 
     @property

@@ -306,7 +306,8 @@ def test_a_selection_by_many_predicates_gives_nothing_false(output: str, budget:
     predicates = {f"q{k}": f"item = {k} AND price > {k % 7}" for k in range(-1, 12)}
     answer = db.select("s", on="item", predicates=predicates).using(output=output).run(budget)
     truth = dict(zip(answer.names, answer.truth(), strict=True))
-    assert answer.figures.ruled_out > 0
+    # In time all conditions are answered at once, before a summary could have been asked.
+    assert (answer.figures.ruled_out == 0) == (budget.unit == "seconds" and output == "pairs")
     for name in answer.names:
         assert np.isin(answer.ordinals(name), truth[name]).all()
     if budget.unit == "seconds":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ class Selectable:
     """A loaded stream with everything its standing selections need, worked out once for all their runs.
 
     `values`: the distinct keys, in order of first appearance (null is one of them).  Conditions over `on` alone are
-    evaluated once a distinct key; those with other columns tuple by tuple, 1 byte each.  `numbers`: float64 [k],
-    NaN where a key is no number.  `impossible`: the predicates that no value of `on` can satisfy.
+    evaluated once a distinct key; those with other columns tuple by tuple, 1 byte each.  `impossible`: the predicates
+    that no value of `on` can satisfy.
     Raises KeyTypeError for a column that cannot be a key, MemoryRefused for more than 4 GiB of what predicates say.
     """
 
@@ -78,37 +79,54 @@ class Selectable:
         self.loaded = loaded
         self.on = on
         self.names = tuple(name for name, _ in predicates)
-        table = KeyTable(loaded.hasher)
+        self._summary, self._worth = summary, worth
+        self._table = table = KeyTable(loaded.hasher)
         encoded = table.encode(loaded.key, where=f"stream '{loaded.name}', column '{on}'")
         values = table.decode(np.arange(table.known))
-        hashes = table.hashes()
         self.code, self.values = _with_null(encoded.codes, values)
-        if len(self.values) > len(values):
-            at = int(self.code[np.argmax(encoded.codes < 0)])
-            hashes = np.insert(hashes, at, np.uint64(0))
+        self._null = int(self.code[np.argmax(encoded.codes < 0)]) if len(self.values) > len(values) else None
         _fit(len(predicates), len(self.values), loaded, sum(_is_mixed(on, condition) for _, condition in predicates))
-        says, learned, self.impossible = _says(self.values, on, loaded, predicates)
-        verdict_row, verdict = _verdicts(self.values, self.code, on, loaded, predicates)
-        self.numbers = _numbers(self.values)
-        self.input = SelectionInput(
-            ts=loaded.ts,
+        self._says, self._learned, self.impossible = _says(self.values, on, loaded, predicates)
+        self._verdict_row, self._verdict = _verdicts(self.values, self.code, on, loaded, predicates)
+
+    @cached_property
+    def numbers(self) -> Array:
+        """float64 [k], NaN where a key is no number."""
+        return _numbers(self.values)
+
+    @cached_property
+    def magnitude(self) -> Array:
+        """What a tuple of each key counts for by value: float64 [k]."""
+        if self._worth is not None:
+            return _worths(self.values, self.code, self.on, self.loaded, self._worth)
+        return np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0))
+
+    @cached_property
+    def input(self) -> SelectionInput:
+        """What operators take that go through the tuples as they come.  O(k log k) beside the rest."""
+        hashes = self._table.hashes()
+        return SelectionInput(
+            ts=self.loaded.ts,
             code=self.code,
             rank=ranks_of(self.values),
-            says=says,
-            magnitude=np.abs(np.where(np.isfinite(self.numbers), self.numbers, 0.0))
-            if worth is None
-            else _worths(self.values, self.code, on, loaded, worth),
-            hashes=hashes,
-            verdict=verdict,
-            verdict_row=verdict_row,
-            learned=learned,
-            summary=summary,
+            says=self._says,
+            magnitude=self.magnitude,
+            hashes=hashes if self._null is None else np.insert(hashes, self._null, np.uint64(0)),
+            verdict=self._verdict,
+            verdict_row=self._verdict_row,
+            learned=self._learned,
+            summary=self._summary,
         )
+
+    def truth(self, query: int) -> Array:
+        """Which tuples satisfy a query: bool [n]."""
+        row = int(self._verdict_row[query])
+        return np.asarray(self._verdict[row] != 0 if row >= 0 else self._says[query][self.code] == FULL)
 
     @property
     def exact(self) -> dict[str, int]:
         """How many tuples satisfy each predicate."""
-        return {name: int(np.count_nonzero(self.input.truth(q))) for q, name in enumerate(self.names)}
+        return {name: int(np.count_nonzero(self.truth(q))) for q, name in enumerate(self.names)}
 
     def query(self, name: str) -> int:
         """The number of a query.  Raises UnknownColumn, with the nearest name."""

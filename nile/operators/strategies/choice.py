@@ -92,8 +92,7 @@ class Choice:
             return WHOLE if self.plan.is_exact else self.prices.start + budget.fraction * self.exact_cost
         if budget.outputs is not None:
             return WHOLE
-        per = self._tuples if budget.unit == "seconds_per_tuple" else 1
-        return 1e9 * budget.amount * per
+        return budget.nanoseconds(self._tuples)
 
     @property
     def is_named(self) -> bool:

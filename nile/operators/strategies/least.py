@@ -74,8 +74,7 @@ def refuse_below_a_pass(
     tuples = sum(rows[place] for place in places)
     passing = sum(rows[place] * step(prices, is_hashed(read[place].key_type)) for place in places)
     once = {place[0]: place for place in places}.values()
-    granted = 1e9 * budget.amount * (tuples if budget.unit == "seconds_per_tuple" else 1)
-    if granted >= passing + prices.table * sum(rows[place] for place in once):
+    if budget.nanoseconds(tuples) >= passing + prices.table * sum(rows[place] for place in once):
         return
     least = prices.begin + passing
     least += sum(rows[place] * prices.reading(read[place].reads, is_hashed(read[place].key_type)) for place in once)

@@ -144,7 +144,7 @@ class TimedCombinations:
         self._clock = Clock(plan.budget) if clock is None else clock
         self._prices = prices = machine_prices()
         self._tuples = sum(map(len, joined.streams))
-        self._grant = 1e9 * plan.budget.amount * (self._tuples if plan.budget.unit == "seconds_per_tuple" else 1)
+        self._grant = plan.budget.nanoseconds(self._tuples)
         texts = sum(len(one) for one in joined.streams if is_hashed(one.key.type))
         keys, hashed = 0.25 * self._tuples, texts / max(1, self._tuples)
         self._read = reading(joined.streams, prices)
