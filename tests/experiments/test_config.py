@@ -298,8 +298,8 @@ def test_values_from_a_command_line_are_checked_alike() -> None:
         ('preferences = "acs"', "needed one of desc, weighted, asc; got 'acs'; did you mean 'asc'?"),
         (
             'methods = ["hashdrop"]',
-            "needed one of nile, paper, hash-drop, hash-backlog, scan, shed-uniform, hash-keys; got 'hashdrop'; "
-            "did you mean 'hash-drop'?",
+            "needed one of nile, paper, hash-drop, hash-backlog, scan, hash-buckets, shed-uniform, hash-keys; got "
+            "'hashdrop'; did you mean 'hash-drop'?",
         ),
         (
             'methods = ["nile", "scan"]\noutput = "ranges"',

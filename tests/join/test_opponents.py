@@ -21,7 +21,7 @@ from nile.pyramid.grid.spec import SummarySpec
 from nile.summaries.costs import ENGINE, MEMORY, CostTable
 from nile.summaries.errors import ConfigError
 
-NEW = ("paper", "hash-backlog", "scan", "shed-uniform", "hash-keys")
+NEW = ("paper", "hash-backlog", "scan", "hash-buckets", "shed-uniform", "hash-keys")
 HASHING = ("hash-drop", "hash-backlog", "shed-uniform", "hash-keys")
 WINDOW = 120 * SECOND
 
@@ -29,8 +29,8 @@ WINDOW = 120 * SECOND
 def plan_of(method: str, fraction: float, joined: Joinable, **options: Any) -> JoinPlan:
     window = joined.window
     spec = SummarySpec(
-        granularity=50 * SECOND if window is None else max(1, window // 4), buckets=4, columns=16, max_zones=4,
-        forgetting=options.pop("forgetting", False),
+        granularity=50 * SECOND if window is None else max(1, window // 4), columns=16, max_zones=4,
+        buckets=options.pop("buckets", 4), forgetting=options.pop("forgetting", False),
     )  # fmt: skip
     return JoinPlan(window=window, budget=Budget(fraction), method=method, spec=spec, **options)
 
@@ -59,13 +59,32 @@ def test_every_method_is_exact_when_granted_as_much_as_it_needs(method: str, rep
     joined = joinable(2, n=500, keys=25, window=WINDOW, replay=replay)
     plan = plan_of(method, 1e5, joined, pace=Pace(replay, SECOND))
     found, join = run(plan, joined)
-    if replay == "data" and method in ("scan", "hash-drop"):
+    if replay == "data" and method in ("scan", "hash-buckets", "hash-drop"):
         assert set(found) <= brute_force(joined)  # of tuples with one time, each drops what the one before left
     else:
         missing = brute_force(joined) - set(found)
         last = {(len(joined.left) - 1, 0), (len(joined.right) - 1, 1)}
         assert all((i, 0) in last or (j, 1) in last for i, j in missing)  # a replay grants nothing after the input
     assert_honest(plan, joined, found, join)
+
+
+def test_a_hash_join_scans_less_the_more_buckets_it_has() -> None:
+    """A look-up and a scan of a bucket a tuple: with one bucket of the window."""
+    joined = joinable(3, n=1_000, keys=50, window=WINDOW)
+    scanned = {}
+    for buckets in (1, 4, 64, 4_096):
+        found, join = run(plan_of("hash-buckets", 1e3, joined, buckets=buckets), joined)
+        assert len(found) == joined.pairs
+        taking = (ENGINE.insert + (ENGINE.lookup if buckets > 1 else 0)) * join.figures.admitted
+        scanned[buckets] = join.figures.spent - taking - ENGINE.emit * joined.pairs
+    _, scan = run(plan_of("scan", 1e3, joined), joined)
+    assert scanned[1] == scan.figures.spent - ENGINE.insert * scan.figures.admitted - ENGINE.emit * joined.pairs
+    assert scanned[1] > 3.0 * scanned[4] > 9.0 * scanned[64]
+    assert scanned[64] >= scanned[4_096] >= ENGINE.scan * joined.pairs
+    shares = [
+        len(run(plan_of("hash-buckets", 0.7, joined, buckets=buckets), joined)[0]) for buckets in (1, 4, 64, 4_096)
+    ]
+    assert shares == sorted(shares)
 
 
 def test_scan_needs_far_more_than_hashing() -> None:
@@ -83,7 +102,7 @@ MATRIX = [
     for method, output, replay, costs, forgetting in itertools.product(
         NEW, ("pairs", "ranges"), ("none", "exponential", "data"), (ENGINE, MEMORY), (False, True)
     )
-    if not (output == "ranges" and method in ("paper", "scan"))
+    if not (output == "ranges" and method in ("paper", "scan", "hash-buckets"))
 ]
 
 
@@ -105,7 +124,7 @@ def test_every_method_runs_every_way_and_stays_honest(
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32), n=st.integers(0, 50), keys=st.integers(1, 9), window=st.integers(0, 60),
-    method=st.sampled_from(["hash-backlog", "scan", "shed-uniform", "hash-keys"]),
+    method=st.sampled_from(["hash-backlog", "scan", "hash-buckets", "shed-uniform", "hash-keys"]),
     fraction=st.sampled_from([0.1, 0.5, 0.9, 4.0]),
     replay=st.sampled_from(["none", "data"]), rows=st.integers(1, 60),
 )  # fmt: skip
@@ -118,7 +137,7 @@ def test_opponents_are_honest_on_any_small_input(
     assert_honest(plan, joined, found, join)
 
 
-@pytest.mark.parametrize("method", ["paper", "scan"])
+@pytest.mark.parametrize("method", ["paper", "scan", "hash-buckets"])
 def test_what_scans_has_no_ranges_and_says_so(method: str) -> None:
     with pytest.raises(ConfigError, match=f"needed 'pairs' with method '{method}'.*got 'ranges'"):
         JoinPlan(window=None, budget=Budget(0.5), method=method, output="ranges")

@@ -19,13 +19,13 @@ __all__ = [
     "default_spec", "told_preference",
 ]  # fmt: skip
 
-METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "shed-uniform", "hash-keys")
+METHODS = ("nile", "paper", "hash-drop", "hash-backlog", "scan", "hash-buckets", "shed-uniform", "hash-keys")
 PREFERRING = ("nile", "paper")
 """Methods that have preferences.  An opponent answers the same under each, but that those which look keys up leave out,
 under asc, what their own lists do not call an outlier, and that `hash-keys` stops at a sample under weighted."""
 FORESEEING = ("shed-uniform", "hash-keys")
 """Methods that work out beforehand, from what the exact answer costs, what to shed."""
-SCANNING = ("paper", "scan")
+SCANNING = ("paper", "scan", "hash-buckets")
 """Methods without a key directory: they have no position lists to give ranges of."""
 GUIDES = ("countsketch", "directory")
 OUTPUTS = ("pairs", "ranges")

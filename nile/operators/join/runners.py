@@ -53,10 +53,11 @@ def runner_of(
         for store in stores:
             store.reserve_keys(plan.spec.value_buckets)
         return JoinProbe((plan,), state)
-    if plan.method == "scan":
+    if plan.method in ("scan", "hash-buckets"):
+        buckets = 1 if plan.method == "scan" else plan.spec.value_buckets
         for store in stores:
-            store.reserve_keys(1)
-        return _Scan()
+            store.reserve_keys(buckets)
+        return _Scan(buckets)
     if plan.method == "hash-backlog":
         return _Hash(keeps=True)
     if plan.method == "shed-uniform":
@@ -165,10 +166,13 @@ class _Hash:
 
 
 class _Scan:
-    """The nested scan, which keeps nothing but its tuples."""
+    """The nested scan, of everything or of a bucket, which keeps nothing but its tuples."""
+
+    def __init__(self, buckets: int) -> None:
+        self._shift = 64 - buckets.bit_length()
 
     def step(self, left: Any, right: Any, order: Array, grant: Array, end: int, state: st.State, out: st.Output) -> int:
-        return int(scan_kernels.nested_scan(left, right, order, grant, end, state, out))
+        return int(scan_kernels.nested_scan(left, right, order, grant, end, self._shift, state, out))
 
     def grow(self, state: st.State) -> None:
         """Nothing waits, so the kernel never asks."""

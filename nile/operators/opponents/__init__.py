@@ -1,4 +1,4 @@
-"""The paper's algorithms as printed, and the opponents: scan, hash-drop, hash-backlog, hash-keys.
+"""The paper's algorithms as printed, and the opponents: scan, hash-buckets, hash-drop, hash-backlog, hash-keys.
 
 Imports `common`.
 """

@@ -1,4 +1,4 @@
-"""Scanning a tuple list in arrival order: what the paper's structures do, and the opponent `scan` all the way.
+"""Scanning a tuple list in arrival order: what the paper's structures do, and `scan` and `hash-buckets` all the way.
 
 A method that scans keeps one tuple list a value bucket instead of one per key (the arrays are the same).  A
 cell of the grid is then a run of ordinals of its bucket's list, however often COLLAPSE has concatenated it.
@@ -15,6 +15,7 @@ from nile.preferences.arrival_kernels import (
     held_at,
     make_entry,
     passed,
+    pay_hit,
     pay_insert,
     put_in_list,
     since_of,
@@ -24,9 +25,12 @@ from nile.preferences.state import Output, State
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.list_kernels import end_rank, rank_since
-from nile.summaries.kernels import kernel, part
+from nile.summaries.kernels import U8, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
+
+ONE_BUCKET = 63
+"""The shift that leaves nothing of a hash."""
 
 
 @part
@@ -80,9 +84,15 @@ def scan(
     return rank
 
 
+@inlined
+def _bucket(s: Side, at: int, shift: int) -> int:
+    """The value bucket of a tuple held, by the first bits of its hash; shift 63: there is one."""
+    return np.int64((s.hash[at] >> U8(1)) >> U8(shift))  # type: ignore[return-value]
+
+
 @part
-def _take(own: Side, other: Side, side: int, st: State) -> bool:
-    """Insert the oldest waiting tuple; the whole window of the other stream is its region."""
+def _take(own: Side, other: Side, side: int, shift: int, st: State) -> bool:
+    """Insert the oldest waiting tuple; its bucket of the other stream's window is its region."""
     w = st.whole
     ordinal = w[js.SEQUENCE + side]
     at = held_at(own, ordinal)
@@ -90,13 +100,15 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
         w[js.NULLS] += 1
         passed(st, side)
         return True
-    if not put_in_list(own, side, 0, ordinal, st):
+    bucket = _bucket(own, at, shift)
+    if not put_in_list(own, side, bucket, ordinal, st):
         return False
     pay_insert(st, st.prices[js.P_INSERT])
+    pay_hit(st, st.prices[js.P_LOOKUP] if shift < ONE_BUCKET else 0.0)
     w[js.ADMITTED] += 1
     ts = own.ts[at]
-    low = rank_since(other, 0, since_of(ts, st.window[0]))
-    high = end_rank(other, 0)
+    low = rank_since(other, bucket, since_of(ts, st.window[0]))
+    high = end_rank(other, bucket)
     if low < high:
         make_entry(st, side, ordinal, ts, low, high, 1.0)
     passed(st, side)
@@ -104,12 +116,13 @@ def _take(own: Side, other: Side, side: int, st: State) -> bool:
 
 
 @part
-def _go_on(own: Side, other: Side, side: int, st: State, out: Output) -> bool:
+def _go_on(own: Side, other: Side, side: int, shift: int, st: State, out: Output) -> bool:
     """Scan on with the entry in progress; False when the output is full."""
     w = st.whole
     ordinal = w[js.ENTRY_ORDINAL]
-    code = own.code[held_at(own, ordinal)]
-    low = scan(other, 0, code, side, ordinal, w[js.ENTRY_LOW], w[js.ENTRY_HIGH], st, out)
+    at = held_at(own, ordinal)
+    code = own.code[at]
+    low = scan(other, _bucket(own, at, shift), code, side, ordinal, w[js.ENTRY_LOW], w[js.ENTRY_HIGH], st, out)
     w[js.ENTRY_LOW] = low
     if low == w[js.ENTRY_HIGH]:
         w[js.ACTIVE] = 0
@@ -118,26 +131,31 @@ def _go_on(own: Side, other: Side, side: int, st: State, out: Output) -> bool:
 
 
 @kernel
-def nested_scan(left: Side, right: Side, order: Array, grant: Array, end: int, st: State, out: Output) -> int:
+def nested_scan(
+    left: Side, right: Side, order: Array, grant: Array, end: int, shift: int, st: State, out: Output
+) -> int:
     """The join without any structure: each tuple is compared with all of the other stream's window.
 
+    With buckets, of which shift tells (`_bucket`), the symmetric hash join: with its bucket there, for a look-up.
     What is left when the next tuple arrives is dropped.  A tuple is taken when inserting it is affordable,
     else it waits (under a replay) or is shed.  order: int8 [arrivals], the stream of each; grant: float64
     [arrivals]; runs to arrival `end`.  Returns why it stopped (`nile.preferences.state`).
-    Source: structure T1 of promising tuples, Figure 9, without its queue.
+    Source: structure T1 of promising tuples, Figure 9, without its queue; SIMPLE-SHJ there, section 5.
     """
     w = st.whole
+    entrance = st.prices[js.P_INSERT] + (st.prices[js.P_LOOKUP] if shift < ONE_BUCKET else 0.0)
     while True:
         if w[js.ACTIVE]:
-            room = _go_on(left, right, 0, st, out) if w[js.ENTRY_SIDE] == 0 else _go_on(right, left, 1, st, out)
+            by_left = w[js.ENTRY_SIDE] == 0
+            room = _go_on(left, right, 0, shift, st, out) if by_left else _go_on(right, left, 1, shift, st, out)
             if not room:
                 return js.OUTPUT_FULL
         if w[js.APPLIED] < w[js.ARRIVED] and not w[js.ACTIVE]:
             side = order[w[js.APPLIED]]
             ordinal = w[js.SEQUENCE + side]
             null = left.code[held_at(left, ordinal)] < 0 if side == 0 else right.code[held_at(right, ordinal)] < 0
-            if null or st.real[js.CREDIT] >= st.prices[js.P_INSERT]:
-                taken = _take(left, right, 0, st) if side == 0 else _take(right, left, 1, st)
+            if null or st.real[js.CREDIT] >= entrance:
+                taken = _take(left, right, 0, shift, st) if side == 0 else _take(right, left, 1, shift, st)
                 if not taken:
                     return js.ARENA_FULL
                 continue

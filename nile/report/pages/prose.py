@@ -28,6 +28,7 @@ OPPONENTS = {
     "hash-drop": "a symmetric hash join that drops the matches it cannot pay for",
     "hash-backlog": "a symmetric hash join that keeps unfinished matches in a last-in-first-out backlog",
     "scan": "a symmetric join that scans the window",
+    "hash-buckets": "a symmetric hash join that scans its bucket, of as many as the summary has",
     "shed-uniform": "a symmetric hash join behind an admission threshold that sheds tuples at random",
     "hash-keys": "the exact join of as many keys, chosen by their hash, as the budget pays for",
     "paper": "the promising-tuple join exactly as its paper prints it",
