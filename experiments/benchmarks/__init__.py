@@ -21,7 +21,7 @@ from nile.experiments.benchmarks import (
     surface,
 )
 from nile.experiments.benchmarks.accuracy import accuracy
-from nile.experiments.benchmarks.budgets import realtime, share
+from nile.experiments.benchmarks.budgets import deadlines, realtime, share
 from nile.experiments.benchmarks.harness import Result, names, run
 from nile.experiments.benchmarks.nexmark import nexmark
 from nile.experiments.benchmarks.sensors import sensors
@@ -33,6 +33,7 @@ __all__ = [
     "accuracy",
     "build",
     "checkpoints",
+    "deadlines",
     "exact",
     "history",
     "ingest",

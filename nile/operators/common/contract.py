@@ -166,6 +166,10 @@ class LiveOperator(Driven[Out], Protocol[Out]):
     def tuples(self) -> Array:
         """Tuples of each stream that have come: int64 [n]."""
 
+    @property
+    def last(self) -> int | None:
+        """ts of the newest of them, ns; None where none is held."""
+
     def push(self, ts: tuple[Array, ...], keys: tuple[pa.Array, ...]) -> None:
         """Tuples of each stream whose turn has come, in its order; none before what was pushed."""
 

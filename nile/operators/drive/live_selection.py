@@ -278,6 +278,11 @@ class LiveSelection:
         return np.array([self.arrivals])
 
     @property
+    def last(self) -> int | None:
+        """ts of the newest tuple, ns; None where none is held."""
+        return int(self._ts[-1]) if self._ts.shape[0] else None
+
+    @property
     def memory(self) -> Memory:
         """Bytes held."""
         held = (self._ts, self._says, self._truth, self._magnitude, self._grant)

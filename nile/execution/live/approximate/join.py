@@ -273,6 +273,8 @@ class ApproximateSubscription(Subscription):
         for each, tuples in zip(self._arrivals, self._join.tuples, strict=True):
             if each.tuples != tuples:
                 held.refuse("rows of the tuples held", f"{each.tuples} rows of {tuples} tuples")
+            if not each.waits_after(self._join.last):
+                held.refuse("tuples that wait for their turn after those that had it", "earlier ones")
         held.end()
 
     def _progress(self) -> None:

@@ -93,6 +93,10 @@ class JoinRows:
         self.tuples += due.num_rows
         return np.concatenate(times), self._keys_of(due)
 
+    def waits_after(self, last: int | None) -> bool:
+        """Whether what waits came no earlier than the newest tuple that has had its turn."""
+        return last is None or not self._waiting or int(self._waiting[0][0][0]) >= last
+
     def let_go(self, first: int) -> None:
         """Tuples before ordinal `first` are not needed any more."""
         while self._held and self._first + self._held[0].num_rows <= first:
