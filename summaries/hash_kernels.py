@@ -118,9 +118,10 @@ def murmur_whole(data: Array, out: Array) -> None:
 
 @kernel
 def murmur_all(data: Array, offsets: Array, seed: Word, out: Array) -> None:
-    """out[i] = murmur(data[offsets[i]:offsets[i + 1]]).  data: uint8; offsets: int64 [n + 1]; out: uint64 [n]."""
+    """out[i] = murmur(data[offsets[i]:offsets[i + 1]]).  data: uint8; offsets: int32 or int64 [n + 1]; out: uint64
+    [n]."""
     for i in range(offsets.shape[0] - 1):
-        out[i] = murmur(data, offsets[i], offsets[i + 1], seed)
+        out[i] = murmur(data, int(offsets[i]), int(offsets[i + 1]), seed)
 
 
 @kernel

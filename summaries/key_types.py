@@ -106,7 +106,8 @@ def kind_of_answers(kind: pa.DataType) -> pa.DataType:
 
 
 def strings_of(column: pa.Array) -> tuple[Array, Array]:
-    """A text, bytes or decimal column without nulls as (uint8 data, int64 offsets)."""
+    """A text, bytes or decimal column without nulls as (uint8 data, int64 or int32 offsets), text and bytes where they
+    lie."""
     kind = column.type
     if pa.types.is_decimal(kind):
         column = column.cast(pa.decimal256(76, kind.scale))
@@ -114,9 +115,13 @@ def strings_of(column: pa.Array) -> tuple[Array, Array]:
         raw = np.frombuffer(column.buffers()[1], np.uint8)
         data = raw[column.offset * width : (column.offset + len(column)) * width]
         return data, np.arange(0, (len(column) + 1) * width, width, dtype=np.int64)
-    column = column.cast(pa.large_binary())
+    narrow = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    if not (narrow or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
+        column = column.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    whole: Any = np.int32 if narrow else np.int64
+    ends: Array = np.zeros(column.offset + 1, whole) if not len(column) else np.frombuffer(offsets_buffer, whole)
+    offsets = ends[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     if data.shape[0] == 0:
         data = np.zeros(1, np.uint8)

@@ -133,3 +133,22 @@ def test_rows_are_those_of_the_exact_answer(strategy: str, convert: Any) -> None
     assert set(found) <= every
     if strategy == "counts":
         assert set(found) == every
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()])
+@pytest.mark.parametrize("long", [1, 90])
+def test_texts_of_a_sample_are_those_of_its_left_tuples(kind: Any, long: int) -> None:
+    rng = np.random.default_rng(5)
+    codes = [rng.integers(0, 50, 900) for _ in range(2)]
+    ts = [np.arange(900) for _ in range(2)]
+    keys = pa.array(["x"] * 3 + [long * f"k{code}" for code in codes[0]]).cast(kind)[3:]
+    found = KeyPairs(Lists(tuple(ts), tuple(codes), -1, threads=1), (ts[0], ts[1]), 60, keys)
+    which = np.zeros(0, np.uint8)
+    for rate in (1.0, 0.02):
+        parts = list(found.drawn(which, np.array([rate]), np.array([1.0 / rate]), 0.3))
+        assert sum(map(len, parts)) == pytest.approx(rate * found.pairs, abs=1.0)
+        for part in parts:
+            told = keys.take(pa.array(part.left)) if part.key is None else part.key
+            assert told.type == kind
+            assert told.to_pylist() == [keys[int(at)].as_py() for at in part.left]
+            assert (part.key is None) == (long > 1 or kind == pa.large_string())

@@ -67,21 +67,22 @@ class KeyLists:
 
     def _batches(
         self, most: int, count: int, write: Any, of: tuple[Any, ...], progress: tuple[Array, ...], *,
-        weighed: bool = False,
+        weighed: bool = False, values: Array | None = None,
     ) -> Iterator[Outputs]:  # fmt: skip
         """Up to `most` pairs, in batches of up to 65,528, with their times and, where it is a number, their key.
 
         write: a kernel that takes `of`, the lists, progress and room; count: how far the first number of progress goes;
-        weighed: whether weights are written, too.
+        weighed: whether weights are written, too; values: int64, by what left tuples are told as, in place of keys.
         """
-        keyed = self._values.shape[0] > 0
+        values, alike = (self._values, self._alike) if values is None else (values, True)
+        keyed = values.shape[0] > 0
         while most > 0 and progress[0][0] < count:
             room = min(_ROOM, most)
             out = roomy((4 + keyed) * room).reshape(4 + keyed, -1)
             left, right, left_ts, right_ts = out[:4]
-            key = out[4] if keyed else self._values
+            key = out[4] if keyed else values
             weight = [roomy(room, np.float64)] if weighed else []
-            given = (*of, *self._times, *self._listed, self._values, self._alike, *progress)
+            given = (*of, *self._times, *self._listed, values, alike, *progress)
             n = write(*given, left, right, left_ts, right_ts, key, *weight)
             if n:
                 yield Outputs(
@@ -128,7 +129,7 @@ class KeyPairs(KeyLists):
             most, self._order.shape[0], kernels.write_keys, of, (np.zeros(3, np.uint64),)
         ):  # fmt: skip
             n = len(part)
-            yield part if part.key is not None else replace(part, key=self._repeated(written, written + n))
+            yield part if part.key is not None else replace(part, key=self._named(written, written + n))
             written += n
 
     def keys_among(self, pairs: int) -> float:
@@ -149,7 +150,16 @@ class KeyPairs(KeyLists):
         """
         progress = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
         of = self._rows, self.by_key, which, rate, stands, *self._joined
-        yield from self._batches(1 << 62, self._rows.shape[0], kernels.draw_keys, of, progress, weighed=True)
+        places = None if self._texts is None else np.arange(len(self._texts))
+        for part in self._batches(
+            1 << 62, self._rows.shape[0], kernels.draw_keys, of, progress, weighed=True, values=places
+        ):  # fmt: skip
+            if places is None:
+                yield part
+                continue
+            # Of each key the place of its first tuple: pairs of a key come one after the other.
+            first = np.flatnonzero(np.diff(part.key, prepend=-1))
+            yield replace(part, key=self._repeated(part.key[first], np.diff(first, append=len(part)), len(part)))
 
     def scatter(self, which: Array, level: Array, coins: Array) -> float:
         """How much a total scatters by the coins of tuples: see `key_kernels.scatter_by_key`."""
@@ -159,25 +169,30 @@ class KeyPairs(KeyLists):
             kernels.scatter_by_key(self._rows, *self._times, self._window, self._joined[1], which, level, coins)
         )
 
-    def _repeated(self, begin: int, end: int) -> Any:
-        """The keys of the pairs from `begin` to `end` where they are texts, not too long: an Arrow array, or None."""
+    def _named(self, begin: int, end: int) -> Any:
+        """The keys of the pairs from `begin` to `end` where they are texts: as of `_repeated`."""
         if self._texts is None:
             return None
         first, last = np.searchsorted(self._ends, (begin, end - 1), side="right")
         often = np.diff(np.minimum(self._ends[first : last + 1], end), prepend=begin)
         places = self._listed[0][self._rows[self._order[first : last + 1], 2]].astype(np.int64)
+        return self._repeated(places, often, end - begin)
+
+    def _repeated(self, places: Array, often: Array, whole: int) -> Any:
+        """Texts by their places, each so often, `whole` in all, if they are not too long: an Arrow array, or None."""
+        assert self._texts is not None
         _, offsets, data = self._texts.buffers()
         ends = np.frombuffer(offsets, np.int32)[self._texts.offset :]
         size = int(((ends[places + 1] - ends[places]).astype(np.int64) * often).sum())
-        if size > _LONG * (end - begin):
+        if size > _LONG * whole:
             return None
         # In memory of Arrow's pool, which keeps what was freed for the next one.
-        texts, ends_of = pa.allocate_buffer(max(1, size)), pa.allocate_buffer(4 * (end - begin + 1))
+        texts, ends_of = pa.allocate_buffer(max(1, size)), pa.allocate_buffer(4 * (whole + 1))
         out, out_ends = np.frombuffer(texts, np.uint8), np.frombuffer(ends_of, np.int32)
         out_ends[0] = 0
         given = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
         kernels.repeat_texts(given, ends, places, often, out, out_ends)
-        return pa.Array.from_buffers(self._texts.type, end - begin, [None, ends_of, texts])
+        return pa.Array.from_buffers(self._texts.type, whole, [None, ends_of, texts])
 
 
 class KeyOutliers(KeyLists):
