@@ -7,13 +7,21 @@ that more memory is always better.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from nile.runtime.precision import Node, expected, slots_of
 from nile.summaries.errors import ConfigError
 
-__all__ = ["allocated", "equal_split"]
+__all__ = ["allocated", "equal_split", "least_error"]
 
+Array = np.ndarray[Any, Any]
+
+_UNITS = 1024
+"""In which a budget is counted: what something takes of it is rounded up."""
 _HALVINGS = 8
 _MOVES = 6
 _WORTH = 0.02
@@ -76,3 +84,35 @@ def _moved(node: Node, domain: int, begin: Sequence[int]) -> list[int]:
 
 def _changed(node: Node, domain: int, held: list[int], k: int, step: int) -> float:
     return expected(node, domain, [*held[:k], max(1, held[k] + step), *held[k + 1 :]]).error
+
+
+def least_error(curves: Sequence[Sequence[tuple[float, float]]], budget: float) -> list[int]:
+    """Which point of each curve of (memory, error) to choose so that errors are least together, within a budget.
+
+    Of equal ones the first of a curve; the first of all, where no choice is within the budget.  Memory may be below 0:
+    others may have it.  Exact but for rounding.  Cost: O(points) * _UNITS.
+    """
+    least = [min(memory for memory, _ in curve) for curve in curves]
+    free = budget - sum(least)
+    if free < 0.0:
+        return [0] * len(curves)
+    best: Array = np.zeros(_UNITS + 1)  # the errors of curves so far, within so many units
+    picks: list[tuple[list[int], Array]] = []
+    for curve, own in zip(curves, least, strict=True):
+        shares = [(memory - own) / max(free, 1e-300) for memory, _ in curve]
+        units = [math.ceil(_UNITS * min(share, 2.0)) for share in shares]
+        found, pick = np.full(_UNITS + 1, np.inf), np.zeros(_UNITS + 1, np.int64)
+        for at, (takes, (_, error)) in enumerate(zip(units, curve, strict=True)):
+            if takes <= _UNITS:
+                errors = best[: _UNITS + 1 - takes] + error
+                better = errors < found[takes:]
+                found[takes:][better] = errors[better]
+                pick[takes:][better] = at
+        best = found
+        picks.append((units, pick))
+    chosen, there = [], _UNITS
+    for units, pick in reversed(picks):
+        at = int(pick[there])
+        chosen.append(at)
+        there -= units[at]
+    return chosen[::-1]

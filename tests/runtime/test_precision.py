@@ -10,7 +10,7 @@ import pytest
 
 from nile.experiments.benchmarks.precision import DOMAIN as DRAWN
 from nile.experiments.benchmarks.precision import drawn_plan
-from nile.runtime.allocating import allocated, equal_split
+from nile.runtime.allocating import allocated, equal_split, least_error
 from nile.runtime.approximated import Bloom, measured, run
 from nile.runtime.precision import (
     TUPLE_BITS,
@@ -127,3 +127,32 @@ def test_a_plan_without_synopses_or_without_a_bit_for_each_is_refused() -> None:
     for plan, bits in ((Leaf(5), 100), (Distinct(Leaf(5)), 0)):
         with pytest.raises(ConfigError, match="give more memory"):
             allocated(plan, DOMAIN, bits)
+
+
+def test_errors_of_curves_are_least_together_of_all_choices() -> None:
+    """Memory that is counted in 1,024 units of what is free is short of it by a unit a curve at most."""
+    draw = random.Random(3)
+    fewer = 0
+    for _ in range(300):
+        curves = [
+            [(0.0, draw.random()), *((draw.uniform(-40.0, 100.0), draw.random()) for _ in range(draw.randint(0, 4)))]
+            for _ in range(draw.randint(1, 4))
+        ]
+        budget = draw.uniform(0.0, 200.0)
+        chosen = least_error(curves, budget)
+        taken, error = (sum(curve[at][k] for curve, at in zip(curves, chosen, strict=True)) for k in (0, 1))
+        assert taken <= budget + 1e-9
+        free = budget - sum(min(memory for memory, _ in curve) for curve in curves)
+        sums = [(sum(p[0] for p in each), sum(p[1] for p in each)) for each in itertools.product(*curves)]
+        assert error >= min(e for memory, e in sums if memory <= budget + 1e-9) - 1e-9
+        assert error <= min(e for memory, e in sums if memory <= budget - len(curves) * free / 1024) + 1e-9
+        fewer += taken < budget / 2
+    assert 10 < fewer < 290
+
+
+def test_the_first_of_a_curve_is_kept_where_nothing_else_is_better_or_there_is_no_room() -> None:
+    assert least_error([[(0.0, 0.5), (-3.0, 0.5), (9.0, 0.5)], [(0.0, 0.0)]], 20.0) == [0, 0]
+    assert least_error([[(5.0, 0.5), (3.0, 0.7)]], 1.0) == [0]
+    assert least_error([[(0.0, 0.5), (4.0, 0.1)], [(0.0, 0.01), (-3.0, 0.012)]], 1.0) == [1, 1]
+    assert least_error([[(0.0, 0.5), (4.0, 0.1)]], 0.0) == [0]
+    assert least_error([], 5.0) == []

@@ -42,8 +42,8 @@ _FASTER = 1.1
 _LEARN = 0.3
 _OFTEN = 8
 """Pushes after which what is free is dealt out, at least; as many as there are plans, if these are more."""
-_STEPS = (0.125, 0.25, 0.5, 1.0, 3.0)
-"""Of what a plan holds: bytes that its next step may take."""
+_STEPS = (0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0)
+"""Of what a plan holds: bytes that its next steps may take."""
 _BURST = 1.0
 """Seconds for which CPU credit is saved up, and for which at most it is owed."""
 _PLENTY = 0.5
@@ -269,15 +269,15 @@ class Means:
         limit = max(limit, gate.tables + (part - there) / _BYTES, 2.0 * SAFE * min(gate.jumps, default=0))
         return max(limit, self._foreseen(gate, held, part))
 
-    def _step(self, gate: Gate, safe: float = 1.0) -> tuple[float, float]:
-        """(bytes with which a plan may hold the tuples of the next level, tuples that it then may hold); inf, 0: not
-        known, or far more bytes than it holds.
+    def _step(self, gate: Gate, tuples: float, safe: float = 1.0) -> tuple[float, float]:
+        """(bytes more with which a plan may hold so many tuples, tuples that it then may hold); inf, 0: not known, or
+        far more bytes than it holds.
 
         safe: of the tuples that there is room for.
         """
         held, there = gate.held(), gate.memory()
         for part in (share * there for share in _STEPS):
-            if safe * (limit := self._limit(gate, held, there, part)) >= gate.next:
+            if safe * (limit := self._limit(gate, held, there, part)) >= tuples:
                 return part, limit
         return math.inf, 0.0
 

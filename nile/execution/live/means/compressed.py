@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from nile.execution.choice import Choice
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.means.gate import Gate
-from nile.execution.live.means.given import SAFE, Cost
+from nile.execution.live.means.given import LEAST, SAFE, Cost, Point
 from nile.execution.live.means.repeats import varied
 from nile.execution.live.means.squeezed import MOST, REPEATS, Squeezed, worth_of
 from nile.execution.live.means.weighed_intervals import CONFIDENCE, Precision, counted
@@ -28,11 +28,13 @@ from nile.summaries.errors import ConfigError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-__all__ = ["CompressedSubscription", "compressed"]
+__all__ = ["CompressedSubscription", "Narrow", "compressed"]
 
 Array = np.ndarray[Any, Any]
 _PART = 2.0
 """A filter takes this part of what its plan may hold: the rest is for all that the windows hold, once that fits."""
+_STEPS = 3
+"""Of twice or half the cells that its curve has."""
 _HALVINGS = 2
 """How often a filter is halved to make room for that."""
 _CELLS = 8
@@ -89,7 +91,7 @@ class Narrow(Gate):
         super().__init__(*given)
         self._each = _BYTES
         self._doubled = 0
-        """How often its filter was doubled by what it was given."""
+        """How often its filter was doubled by what it was given; below 0: halved, for others."""
 
     def twin(self) -> Gate:
         other = super().twin()
@@ -142,7 +144,7 @@ class Narrow(Gate):
         """Let the filter be as large as it may be, of the batch as in `_size`."""
         pipeline = self.pipeline()
         if pipeline.plenty < math.inf and 2 * (self.cells - self.lent) <= self._size(0, tuples):
-            if self._doubled:  # more comes than when it was made, or others have left room
+            if self._doubled > 0:  # more comes than when it was made, or others have left room
                 self._doubled -= 1
                 self.doublings = max(0, self.doublings - 1)
             else:
@@ -153,6 +155,7 @@ class Narrow(Gate):
             self._doubled += 1
         while self._doubled > asked and pipeline.halve():
             self._doubled -= 1
+        self.doublings = self._doubled  # there may be as few cells as there can be
 
     def _makes_room(self, name: str, tuples: int) -> bool:
         """Whether all tuples of the windows find room beside the filter, which may become smaller for that."""
@@ -161,9 +164,9 @@ class Narrow(Gate):
         least = own - int((self.cells - self.lent) * (1.0 - 0.5**_HALVINGS))
         if not self.fits(self, name, tuples, each, least if not pipeline.refilling else own):
             return False
-        while self._doubled and pipeline.halve():
+        while self._doubled > 0 and pipeline.halve():
             self._doubled -= 1
-        self.doublings = 0
+        self.doublings = self._doubled = 0
         while not self.fits(self, name, tuples, each, self.apart) and self.apart > least and pipeline.halve():
             pass
         return True
@@ -179,7 +182,8 @@ class Narrow(Gate):
 
     @property
     def lent(self) -> int:
-        return self.cells - (self.cells >> self._doubled)
+        own = self.cells << -self._doubled if self._doubled < 0 else self.cells >> self._doubled
+        return self.cells - own
 
     @property
     def how(self) -> Any:
@@ -191,28 +195,28 @@ class Narrow(Gate):
         pipeline = self.pipeline()
         return pipeline.squeezed and not pipeline.refilling and self.made.window is not None
 
-    def step(self, cost: Cost) -> tuple[float, float]:
-        del cost
-        return float(self.cells), 0.0
-
     def in_equal_parts(self, cost: Cost) -> float:
         """Until all it would hold finds room beside its filter."""
         del cost
         own = self.cells - self.lent
         return self.many * self._each / SAFE - self.bytes - (1.0 - 0.5**_HALVINGS) * own
 
-    @property
-    def gain(self) -> float:
-        """By how much less often a new value seems known in twice the cells; as a part of as many as pay best."""
-        if self.pipeline().plenty == math.inf:
-            return 0.0  # what it misses, it misses of those that wait
+    def curve(self, cost: Cost) -> list[Point]:
+        """By how often a new value seems known; fewer cells, too, where that is no more often."""
+        del cost
+        if not self.wanting or self.pipeline().plenty == math.inf:
+            return [Point(0.0, 0.0)]  # what EXCEPT misses, it misses of those that wait
         full, hashes = self.pipeline().full
-        errors = [(1.0 - (1.0 - full) ** 0.5**k) ** hashes for k in range(4)]
-        return max(float(errors[0] - errors[k]) / (2**k - 1) for k in (1, 2, 3))
+        errors = {k: float((1.0 - (1.0 - full) ** 0.5**k) ** hashes) for k in range(-_STEPS, _STEPS + 1)}
+        points = [Point(self.cells * (2.0**k - 1.0), error, k) for k, error in errors.items()]
+        return [points.pop(_STEPS), *(each for each in points if each.error <= errors[0] + LEAST)]
 
-    def give(self, more: float, limit: float) -> None:
-        del more, limit
-        self.doublings += 1
+    def first(self, points: Sequence[Point], to: Point) -> Point:
+        del points
+        return to
+
+    def take(self, to: Point) -> None:
+        self.doublings += to.steps
 
     def stay(self) -> None:
         """Nothing: it goes by no part."""
@@ -226,7 +230,7 @@ class Narrow(Gate):
         return float(self.cells * (2 ** max(0, self.doublings - self._doubled) - 1))
 
     def give_back(self) -> None:
-        self.doublings = 0
+        self.doublings = min(self.doublings, 0)
 
     def limited(self, limit: float) -> float:
         return limit
@@ -350,7 +354,7 @@ class CompressedSubscription(BoundedSubscription):
         gate._each = float(part.array("each", "float64", (1,))[0])
         gate.peak = part.integer("peak", 0, holding.MOST)
         if part.has("doubled"):  # written since filters may be given more
-            gate._doubled = gate.doublings = part.integer("doubled", 0, 40)
+            gate._doubled = gate.doublings = part.integer("doubled", -40, 40)
         gate.restore(part.part("gate"))
         part.end()
         ExactSubscription._go_on_from(self, held)

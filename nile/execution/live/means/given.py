@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from nile.execution.live.means.weighing import Weighed
 
-__all__ = ["SAFE", "Cost", "Given"]
+__all__ = ["LEAST", "SAFE", "Cost", "Given", "Point"]
 
 SAFE = 0.9
 """Of the tuples that there is room for: a sample is now and then larger than on average."""
+LEAST = 1e-3
+"""Of an error: for less nobody is given anything, and so much more is none."""
 _OVER = 1.1
 """Times the bytes that were foretold, at most."""
+_AHEAD = 3
+"""Steps that are looked ahead."""
 Cost = Callable[..., tuple[float, float]]
-"""(bytes with which a plan may hold the tuples of the next level, how many it may hold then), of the plan and, at most,
-of the share that these may be of it; inf, 0: not known, or far more than it holds."""
+"""(bytes with which a plan may hold so many tuples, how many it may hold then), of the plan, the tuples and, at most,
+of the share that these may be of what it may hold; inf, 0: not known, or far more than it holds."""
+
+
+class Point(NamedTuple):
+    """What a plan errs by with so many bytes more than it holds: after so many steps (of twice the sample or filter),
+    with so many tuples of a sample at most.
+    """
+
+    bytes: float
+    error: float
+    steps: int = 0
+    limit: float = 0.0
 
 
 class Given(ABC):
@@ -117,38 +132,48 @@ class Given(ABC):
         """Tuples in its windows, were all let in."""
         return self.rate * (self.made.window or 0) + self.batch
 
-    @property
-    def next(self) -> float:
-        """Tuples that it holds one level down."""
-        return 2.0 ** (1 - self.last_level) * self.many
+    def next(self, steps: int = 1) -> float:
+        """Tuples that it holds so many levels down."""
+        return 2.0 ** (steps - self.last_level) * self.many
 
-    @property
-    def gain(self) -> float:
-        """By how much it errs less one level down, of an error that is 1 where nothing is known.
+    def error(self, level: int) -> float:
+        """What it errs by at a level, 1 where nothing is known.
 
         A sample of 2**-k misses the rest of its rows; counts and sums of groups err by their standard error, as far as
         tuples count as many.
         """
-        level = self.last_level
         if not self.made.grouped:
-            return 2.0**-level
+            return 1.0 - 2.0**-level
         each = max(self.many / max(1, self.groups()), 1.0)
-        errors = [min(1.0, math.sqrt((2.0**k - 1.0) / each)) for k in (level, level - 1)]
-        return errors[0] - errors[1]
+        return min(1.0, math.sqrt((2.0**level - 1.0) / each))
 
-    def step(self, cost: Cost) -> tuple[float, float]:
-        """(bytes that its next step takes, tuples that it may hold then, of a sample)."""
-        return cost(self)
+    def curve(self, cost: Cost) -> list[Point]:
+        """What it errs by, as it is and after steps that it may take, by what was measured of it while it runs."""
+        level = self.last_level
+        found = [Point(0.0, self.error(level))]
+        if not self.wanting:
+            return found
+        for steps in range(1, min(level, _AHEAD) + 1):
+            takes, limit = cost(self, self.next(steps))
+            if takes == math.inf:
+                break
+            found.append(Point(takes, self.error(level - steps), steps, limit))
+        return found
 
     def in_equal_parts(self, cost: Cost) -> float:
         """Bytes with which equal parts let it take a step."""
-        return cost(self, SAFE)[0]
+        return cost(self, self.next(), SAFE)[0]
 
-    def give(self, more: float, limit: float) -> None:
-        """Let it hold so many bytes more, and by that so many tuples: enough for the next level."""
+    def first(self, points: Sequence[Point], to: Point) -> Point:
+        """Where it goes first on its way to a point of its curve: what the next step takes is measured after one."""
+        del to
+        return points[1]
+
+    def take(self, to: Point) -> None:
+        """Go to a point of its curve."""
         if not self.extra:
             self._before = self.tables, self.size
-        self.goal, self.down, self.allowed = math.floor(limit), self.last_level - 1, self.size + more
+        self.goal, self.down, self.allowed = math.floor(to.limit), self.last_level - 1, self.size + to.bytes
 
     def stay(self) -> None:
         """Let it stay at its level, though its equal part becomes smaller, in as many bytes as it holds."""
@@ -161,6 +186,14 @@ class Given(ABC):
         """Its windows are full: of what it was given it needs no more than it holds."""
         if self.extra:
             self.allowed = min(self.allowed, max(_OVER * self.size, float(self._before[1])))
+
+    def hold(self, *, there: bool) -> None:
+        """If it took more than was foretold, let it hold that, or, where that is not there for it, give all back."""
+        if self.goal and self.size > _OVER * self.allowed:
+            if there:
+                self.allowed = float(self.size)
+            else:
+                self.give_back()
 
     @property
     def extra(self) -> float:
@@ -179,8 +212,6 @@ class Given(ABC):
 
     def limited(self, limit: float) -> float:
         """How many tuples it may hold, of which its equal part would let it hold `limit`."""
-        if self.goal and self.size > _OVER * self.allowed:  # more was taken than was foretold
-            self.give_back()
         return min(limit, self._before[0]) if self.lean else max(limit, self.goal)
 
     def shrink(self) -> None:
