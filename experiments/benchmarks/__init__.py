@@ -25,7 +25,7 @@ from nile.experiments.benchmarks.budgets import deadlines, realtime, share
 from nile.experiments.benchmarks.harness import Result, names, run
 from nile.experiments.benchmarks.nexmark import nexmark
 from nile.experiments.benchmarks.sensors import sensors
-from nile.experiments.benchmarks.summaries import memory, one_grid, sketch
+from nile.experiments.benchmarks.summaries import guides, memory, one_grid, sketch
 from nile.experiments.benchmarks.truth import truth
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "checkpoints",
     "deadlines",
     "exact",
+    "guides",
     "history",
     "ingest",
     "memory",

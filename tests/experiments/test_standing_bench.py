@@ -1,4 +1,4 @@
-"""The benchmarks of standing joins on Spark ask the same of parts, and of executors, as of the one beside them."""
+"""Benchmarks of standing joins: parts and executors of Spark are asked what the one beside them is; so are guides."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from nile.experiments.benchmarks.standing import cluster
 from nile.experiments.benchmarks.standing import parts as bench
+from nile.experiments.benchmarks.summaries.guides import Sizes, measured
 
 
 def test_parts_are_told_everything_and_all_of_the_budget_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +43,16 @@ def test_executors_tell_all_pairs_and_what_they_spent(tmp_path: Path) -> None:
     assert rows == again > 0
     assert wall > 0
     assert busiest > 0 == none  # without a cluster there are no executors
+
+
+def test_guides_are_compared_by_queries_that_share_a_summary_and_by_keys() -> None:
+    sizes = Sizes(queries=(1, 3), keys=(50, 5_000), tuples=300, kept=60_000, streams=("zipf 1",))
+    result = measured(sizes)
+    standing = [row for row in result.rows if "queries" in row]
+    assert [row["queries"] for row in standing] == [1, 3]
+    assert all(0.0 < row["directory"] <= 1.0 and 0.0 <= row["countsketch"] <= 1.0 for row in standing)
+    few, many = (row for row in result.rows if "keys" in row)
+    assert few["directory_bytes"] < many["directory_bytes"]
+    assert few["sketch_bytes"] == many["sketch_bytes"] == 16 * 1_024
+    assert many["most"] >= 0.95
+    assert {each.name.split(":")[0] for each in result.measures} >= {"1 standing queries", "50 keys", "5,000 keys"}

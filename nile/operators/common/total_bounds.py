@@ -4,7 +4,8 @@ Each stream has a count sketch of its window.  A tuple that arrives asks those o
 own: the least of its counters is no less than the matches there are (Cormode, Muthukrishnan, J. Algorithms 55 (2005):
 count-min), the signed one is right on average (Alon, Gibbons, Matias, Szegedy, JCSS 64 (2002): inner products).
 Cost.  One pass over times and keys, `ROWS` counters in, out and asked of each tuple; no budget pays for it.
-Memory.  `ROWS * COLUMNS * 16` bytes a stream, whatever their length, besides the merged order of the tuples.
+Memory.  16 bytes a counter, ROWS rows of COLUMNS to 2**14 a stream, as many as its window holds tuples on average,
+besides the merged order of the tuples.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = ["COLUMNS", "ROWS", "TotalBounds", "total_bounds"]
 
 Array = np.ndarray[Any, Any]
 ROWS, COLUMNS = 4, 1024
+_MOST_COLUMNS = 1 << 14  # counters that still lie in the second cache
 _CONFIDENCE = 0.95
 _FOREVER = 1 << 62
 _WHOLE = 2.0**53
@@ -82,11 +84,14 @@ def total_bounds(
             owner[first : first + size][~valid] = -1
         first += size
     multipliers = np.stack([CountSketch.multipliers(ROWS, seed + k) for k in range(len(sizes))])
-    counters = np.zeros((len(sizes), ROWS, 2 * COLUMNS), np.int64)
+    columns = COLUMNS
+    while columns < min(_MOST_COLUMNS, _held(merged, max(sizes), window)):
+        columns *= 2
+    counters = np.zeros((len(sizes), ROWS, 2 * columns), np.int64)
     signed = np.zeros(ROWS)
     most = bound_kernels.slide(
         merged[place], owner[place], words[place], _FOREVER if window is None else window, multipliers,
-        CountSketch.shift(COLUMNS), counters, signed, np.zeros(ROWS),
+        CountSketch.shift(columns), counters, signed, np.zeros(ROWS),
     )  # fmt: skip
     if most >= _WHOLE:  # rounded as often as there are tuples
         most *= 1.0 + (merged.shape[0] + len(sizes)) * 2.0**-52
@@ -96,3 +101,9 @@ def total_bounds(
         reach = student_quantile(_CONFIDENCE, ROWS - 1) * float(signed.std(ddof=1)) / ROWS**0.5
         about = Estimate(value, value - reach, value + reach, _CONFIDENCE, False)
     return TotalBounds(float(most), about, time.thread_time() - began, counters.nbytes)
+
+
+def _held(times: Array, tuples: int, window: int | None) -> float:
+    """How many tuples of a stream a window holds, were they to come evenly."""
+    span = float(times.max()) - float(times.min()) if times.shape[0] else 0.0
+    return float(tuples) if window is None or span <= window else tuples * window / span
