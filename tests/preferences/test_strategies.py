@@ -193,7 +193,15 @@ def test_the_best_that_is_paid_for_is_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("cost", "found", "best"),
-    [(100.0, 0.8, "exact"), (100.0, 0.99, "exact"), (80.0, 0.81, "keys"), (80.0, 0.75, "exact"), (60.0, 0.75, "keys")],
+    [
+        (100.0, 0.8, "exact"),
+        (100.0, 0.99, "exact"),
+        (80.0, 0.81, "keys"),
+        (80.0, 0.75, "exact"),
+        (60.0, 0.75, "keys"),
+        (100.0, 0.996, "keys"),
+        (100.0, 1.0, "keys"),
+    ],
 )
 def test_the_whole_answer_is_taken_for_a_little_more_unless_a_part_clearly_finds_more_for_its_cost(
     cost: float, found: float, best: str

@@ -42,6 +42,8 @@ _ROUNDS = 6
 """In which a price and what it pays for, on which it depends, are found."""
 _ALIKE = 1.15
 """Times by which what two ways find for each ns may differ in forecasts and be the same in truth."""
+_ALL = 0.995
+"""Of what there is, from which on a part is taken for the whole at less cost."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -247,8 +249,8 @@ def first_part(look: Look, work: Work, room: float) -> float:
 def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:
     """The best that the grant pays for; of equals the cheapest.  Promise and summary are chosen by name alone.
 
-    start: ns beyond the grant at which the whole answer is still better than a part of it that finds hardly more for
-    each ns.
+    start: ns beyond the grant at which the whole answer is still better than a part of it that finds less, and hardly
+    more for each ns.
     Where the grant pays for no pair of any, since a pass over the input costs more, the exact answer.
     """
     finding = [each for each in candidates if each.strategy not in ("promise", "summary")]
@@ -256,8 +258,8 @@ def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Fore
     least = min(1.0, _LEAST * exact.pairs)
     paid = [each for each in finding if each.cost <= grant and (each.pairs >= least > 0.0 or each is exact)]
     best = max(paid, key=lambda each: (each.quality, -each.cost), default=exact)
-    near = grant < exact.cost <= grant + start and best.quality * exact.cost <= _ALIKE * exact.quality * best.cost
-    return exact if near else best
+    near = grant < exact.cost <= grant + start and best.quality < _ALL * exact.quality
+    return exact if near and best.quality * exact.cost <= _ALIKE * exact.quality * best.cost else best
 
 
 def best_keys(
