@@ -150,6 +150,26 @@ def _tails(pushes: int, rounds: int) -> list[Measure]:
     ]  # fmt: skip
 
 
+def _windows(pushes: int, rounds: int) -> list[Measure]:
+    """State and CPU of one join in windows of three lengths beside those of the longest alone, and of all apart."""
+    texts = [_PAIRS.replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (1_000, 500, 250)]
+    ways = [Many(each, emit="changes") for each in (texts, *([text] for text in texts))]
+    for each in ways:
+        each.cpu(pushes)
+    held, longest, *_ = (each.state for each in ways)
+    ratios = []
+    for _ in range(rounds):
+        cpu, *apart = (each.cpu(pushes) for each in ways)
+        ratios.append(cpu / sum(apart))
+    for each in ways:
+        each.db.close()
+    name = "a join in windows of three lengths"
+    return [
+        Measure(f"{name}: state of the longest", held / longest, "times", STATE_BAR, most=True),
+        Measure.of(f"{name}: CPU of three apart", ratios, "times", CPU_BAR, most=True),
+    ]
+
+
 def _on_two_threads(
     name: str, queries: Sequence[str], pushes: int, streams: str = "ab", rows: int = ROWS
 ) -> Measure:  # fmt: skip
@@ -247,7 +267,7 @@ def many_queries(
     measures += _beside_one(f"{DASHBOARDS} dashboards of 10 kinds over a join", boards, pushes // 4, rounds)
     equal = [_JOINED.format("")] * DASHBOARDS
     measures += _beside_one(f"{DASHBOARDS} equal dashboards over a join", equal, pushes // 4, rounds)
-    measures += _tails(pushes // 4, rounds)
+    measures += _tails(pushes // 4, rounds) + _windows(pushes // 4, rounds)
     for what, text in (("rare", "price > {} AND item = {}"), ("one item each", "price > 0 AND item = {1}")):
         chosen = Many(
             [f"SELECT t, item, price FROM a WHERE {text.format(99 + k / selections, k)}" for k in range(selections)],

@@ -21,7 +21,7 @@ from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content
 
-__all__ = ["QUERIES", "SHARED", "Callback", "Scene", "differing", "first_difference", "rows"]
+__all__ = ["PARTS", "QUERIES", "SHARED", "Callback", "Scene", "differing", "first_difference", "rows"]
 
 Callback = Callable[[pa.RecordBatch], None]
 
@@ -54,6 +54,15 @@ _SHARED: dict[str, tuple[str, dict[str, Any]]] = {
     "busy": (f"{_ONE} HAVING count(*) > 2", {"emit": "changes"}),
     "more": ("SELECT k, count(*) AS n, sum(n) + 1 AS m FROM a [RANGE '3 s'] GROUP BY k", {"emit": "changes"}),
     "again": (_ONE, {"emit": "changes"}),
+}
+PARTS = ("sums", "longer", "different", "pairs")
+"""Joins of one stream with itself: of all the tuples are held once, and of the first and third the join runs once."""
+_JOINED = "FROM a x, a y WHERE x.k = y.k"
+_PARTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sums": (f"SELECT y.n, sum(x.n) AS s {_JOINED} GROUP BY y.n WINDOW '2 s'", {"emit": "changes"}),
+    "longer": (f"SELECT x.k, sum(y.n) AS s {_JOINED} GROUP BY x.k WINDOW '3 s'", {"emit": "changes"}),
+    "different": (f"SELECT DISTINCT x.k, y.n {_JOINED} WINDOW '2 s'", {"emit": "changes"}),
+    "pairs": (f"SELECT x.n, y.n AS m {_JOINED} WINDOW '1 s'", {}),
 }
 _SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("n", pa.int64())]
 
@@ -103,8 +112,8 @@ class Scene:
         self.push("b", 0)
 
     def subscribe(self, name: str, callback: Callback | None) -> None:
-        """One of QUERIES or of SHARED, with a callback that notes what it is told; None: it is polled."""
-        text, options = (QUERIES | _SHARED)[name]
+        """One of QUERIES, SHARED or PARTS, with a callback that notes what it is told; None: it is polled."""
+        text, options = (QUERIES | _SHARED | _PARTS)[name]
         told = self.told.setdefault(name, [])
 
         def heard(batch: pa.RecordBatch) -> None:

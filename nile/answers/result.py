@@ -277,7 +277,7 @@ class Result(Answer):
         explained = self._explained(self._run if analyze else None)
         for what, names in self.sharing().items():
             told = f"as a standing query: shares the {what} of {', '.join(names)}, once their states are equal"
-            value = {"shares": names} if what == "plan" else {"shares_part": names}
+            value = {{"plan": "shares", "tuples": "shares_tuples"}.get(what, "shares_part"): names}
             explained = Explained([*explained.lines, told], {**explained.values, **value})
         return explained.told(form, self._growing(analyze))
 

@@ -18,7 +18,7 @@ import nile
 from nile.exact.join.threads import together, useful
 from nile.exact.pipeline import group, threaded_selection
 from nile.exact.pipeline.pipeline import Pipeline
-from nile.exact.pipeline.sources import stream_join, stream_pairs
+from nile.exact.pipeline.sources import stream_join, stream_pairs, stream_windows
 from nile.exact.plan.algebra import Join, Range, Scan
 from nile.execution.envelopes import packed
 from nile.execution.live import subscriptions
@@ -45,6 +45,7 @@ QUERIES: list[tuple[str, dict[str, Any]]] = [
     ("SELECT a.v, sum(b.v) AS s FROM a, b WHERE a.k = b.k GROUP BY a.v WINDOW 6", {"emit": "changes"}),
     ("SELECT b.v, max(a.t) AS t FROM a, b WHERE a.k = b.k GROUP BY b.v WINDOW 6", {"emit": "changes"}),
     ("SELECT DISTINCT b.v, a.k FROM a, b WHERE a.k = b.k WINDOW 6", {"emit": "changes"}),
+    ("SELECT b.v, count(*) AS n FROM a, b WHERE a.k = b.k GROUP BY b.v WINDOW 3", {"emit": "changes"}),
 ]
 
 
@@ -130,12 +131,12 @@ def test_pieces_of_one_join_on_threads_tell_what_one_thread_tells(monkeypatch: p
         together(calls)
 
     monkeypatch.setattr(stream_join, "_FEW", 1)
-    monkeypatch.setattr(stream_join, "_PIECE", 2)
+    monkeypatch.setattr(stream_windows, "_PIECE", 2)
     monkeypatch.setattr(stream_pairs, "_PIECE", 3)
     monkeypatch.setattr(stream_pairs, "_BLOCK", 2)
     monkeypatch.setattr(threaded_selection, "_PIECE", 2)
     monkeypatch.setattr(threaded_selection, "_COLUMNS", 2)
-    for each in (stream_join, stream_pairs, threaded_selection):
+    for each in (stream_windows, stream_pairs, threaded_selection):
         monkeypatch.setattr(each, "together", noted)
     assert _told(3, seed) == one
     assert {2, 3} <= set(cut)
@@ -204,8 +205,8 @@ def test_groups_of_a_join_on_threads_are_those_of_one_thread(monkeypatch: pytest
     monkeypatch.setattr(group, "_PAIRS", 4)
     monkeypatch.setattr(group, "together", noted)
     sides: list[int] = []
-    monkeypatch.setattr(stream_join, "_PIECE", 1)
-    monkeypatch.setattr(stream_join, "together", lambda calls: (sides.append(len(calls)), together(calls)))
+    monkeypatch.setattr(stream_windows, "_PIECE", 1)
+    monkeypatch.setattr(stream_windows, "together", lambda calls: (sides.append(len(calls)), together(calls)))
     monkeypatch.setattr(threaded_selection, "_COLUMNS", 2)
     told: list[list[Any]] = []
     for threads in (1, 4):

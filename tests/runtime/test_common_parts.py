@@ -43,6 +43,18 @@ OTHERS = [
 ]
 
 
+WINDOWS = [
+    (text.replace(" WINDOW 6", window), how)
+    for text, how in JOINED
+    for window in (" WINDOW 2", " WINDOW 6", " WINDOW 11", "")
+]
+
+
+def readers(one: Any) -> int:
+    """How many plans read the tuples that this one's join does, in windows of their own."""
+    return 0 if one.plan.common is None else len(one.plan.common.family.plans)
+
+
 def plans(one: Any) -> int:
     """How many plans read the part that this one's does."""
     return 0 if one.plan.common is None else len(one.plan.common.plans)
@@ -78,6 +90,23 @@ def test_each_tells_what_it_would_alone_when_rows_are_taken_back(seed: int, tmp_
     assert driven(seed, asked, tmp_path, plans, schema=WIDE, deletes=True) > 1
 
 
+@pytest.mark.parametrize(
+    "seed", [*thinned([0, 1, 2], 3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+)
+def test_joins_in_windows_of_different_lengths_tell_what_each_would_alone(seed: int, tmp_path: Path) -> None:
+    asked = random.Random(seed).sample(WINDOWS, 6)
+    assert driven(seed, asked, tmp_path, readers, schema=WIDE) > 1
+
+
+@pytest.mark.parametrize(
+    "seed", [*thinned([0, 1, 2], 3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+)
+def test_so_do_they_when_rows_are_taken_back(seed: int, tmp_path: Path) -> None:
+    tails = [(text, {"emit": "changes"}) for text, _ in WINDOWS if "LIMIT" not in text]
+    asked = random.Random(seed).sample(tails, 6)
+    assert driven(seed, asked, tmp_path, readers, schema=WIDE, deletes=True) > 1
+
+
 def test_a_join_under_several_tails_is_worked_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[Any] = []
     plain = StreamJoining.step
@@ -93,9 +122,8 @@ def test_a_join_under_several_tails_is_worked_on_once(monkeypatch: pytest.Monkey
         db.advance(max(at.values()) + 1.0)
         assert len({id(each) for each in joined}) == 1
         state = db.sql("SELECT sum(memory) AS bytes FROM nile_synopses WHERE kind = 'state'").fetchall()[0][0]
-        part = made[0].plan.part_memory
-        assert state == sum(one.memory for one in made) - 3 * part
-        assert part > 0
+        assert state == made[0].memory + sum(one.plan.memory for one in made[1:])
+        assert state < sum(one.memory for one in made) - 2 * 24_000
 
 
 def test_who_has_a_part_in_common_is_told() -> None:
@@ -109,15 +137,21 @@ def test_who_has_a_part_in_common_is_told() -> None:
             db.push(name, rows(draw, at, name, WIDE))
         found = dict(db.sql("SELECT name, shares_part FROM nile_queries").fetchall())
         assert found["longer"] is None
+        tuples = {value for (value,) in db.sql("SELECT shares_tuples FROM nile_queries").fetchall()}
+        everyone = "q0, q1, q2, longer, 1 without a name"
+        assert tuples == {everyone}
         assert {found[name] for name in ("q0", "q1", "q2", None)} == {"q0, q1, q2, 1 without a name"}
         told = db.sql(f"EXPLAIN (FORMAT JSON) {JOINED[1][0]}").fetchall()[0][0]
         values = json.loads(told)
         assert (values["shares"], values["shares_part"]) == (["q1"], ["q0", "q2", "1 without a name"])
-        lines = db.sql(f"EXPLAIN {JOINED[0][0].replace('sum(b.v)', 'max(b.t)')}").fetchall()[0][0].splitlines()
-        assert lines[-1] == (
-            "as a standing query: shares the join of q0, q1, q2, 1 without a name, once their states are equal"
-        )
-        assert "shares" not in db.sql(f"EXPLAIN {JOINED[0][0].replace('WINDOW 6', 'WINDOW 8')}").fetchall()[0][0]
+        for window, expected in (("6", ["join", "tuples"]), ("8", ["tuples"])):
+            text = JOINED[0][0].replace("sum(b.v)", "max(b.t)").replace("WINDOW 6", f"WINDOW {window}")
+            lines = db.sql(f"EXPLAIN {text}").fetchall()[0][0].splitlines()
+            names = {"join": "q0, q1, q2, 1 without a name", "tuples": everyone}
+            assert [line for line in lines if "standing" in line] == [
+                f"as a standing query: shares the {what} of {names[what]}, once their states are equal"
+                for what in expected
+            ]
 
 
 def test_one_that_comes_later_reads_the_part_once_what_was_before_it_has_left_the_windows() -> None:
@@ -128,7 +162,8 @@ def test_one_that_comes_later_reads_the_part_once_what_was_before_it_has_left_th
         others = [db.subscribe(text) for text, _ in JOINED[1:3]]
         for name in "abab":
             db.push(name, rows(draw, at, name, WIDE))
-        assert [plans(one) for one in (first, *others)] == [0, 2, 2]
+        assert [plans(one) for one in (first, *others)] == [1, 2, 2]
+        assert [readers(one) for one in (first, *others)] == [3, 3, 3]
         for _ in range(30):
             at["a"] = at["b"] = max(at.values()) + 0.5
             for name in "ab":
@@ -151,7 +186,8 @@ def test_one_that_only_counts_pairs_is_not_made_to_read_them() -> None:
         draw, at = random.Random(3), {"a": 0.0, "b": 0.0}
         for name in "abab":
             db.push(name, rows(draw, at, name, WIDE))
-        assert plans(heavy) == plans(light) == 0
+        assert plans(heavy) == plans(light) == 1
+        assert heavy.tuple_sharers == (heavy, light)
 
 
 def test_what_one_of_them_cannot_do_leaves_the_others_untouched() -> None:
@@ -173,3 +209,24 @@ def test_what_one_of_them_cannot_do_leaves_the_others_untouched() -> None:
         assert not whole.closed
         assert plans(whole) == plans(other) == 2
         assert whole.poll()
+
+
+def test_windows_of_different_lengths_hold_the_tuples_of_the_longest() -> None:
+    texts = [JOINED[0][0].replace("WINDOW 6", f"WINDOW {window}") for window in (60, 10, 30)]
+    states = []
+    for asked in (texts, texts[:1], texts[1:2], texts[2:]):
+        with nile.connect() as db:
+            for name in "ab":
+                db.stream(name, WIDE, time="t", keep=1)
+            made = [db.subscribe(text, emit="changes") for text in asked]
+            draw = random.Random(5)
+            for at in range(100):
+                for name in "ab":
+                    n = 200
+                    given = {"t": [at + k / n for k in range(n)], "k": [f"k{draw.randrange(10_000)}" for _ in range(n)]}
+                    db.push(name, given | {"v": [1.0] * n, "w": [draw.randrange(3) for _ in range(n)]})
+            assert [readers(one) for one in made] == ([3, 3, 3] if len(made) > 1 else [0])
+            state = db.sql("SELECT sum(memory) AS bytes FROM nile_synopses WHERE kind = 'state'").fetchall()[0][0]
+            states.append(state)
+    together, longest, *shorter = states
+    assert together < longest + 0.5 * sum(shorter)

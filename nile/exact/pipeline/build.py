@@ -25,7 +25,8 @@ from nile.exact.pipeline.sources.part import Follower, Part
 from nile.exact.pipeline.sources.partitioned import PartitionedStream
 from nile.exact.pipeline.sources.relation import Relation
 from nile.exact.pipeline.sources.sliding import SlidingStream
-from nile.exact.pipeline.sources.stream_join import Chain, StreamJoining, fits
+from nile.exact.pipeline.sources.stream_join import StreamJoining, fits
+from nile.exact.pipeline.sources.stream_windows import Chain, Windows
 from nile.exact.pipeline.stages import Stage
 from nile.exact.pipeline.ticks import Closing, Hopping, Ticking
 from nile.exact.pipeline.to_stream import Sampling, Streaming, WindowedStream
@@ -60,7 +61,7 @@ from nile.exact.plan.algebra import (
     inputs_of,
 )
 
-__all__ = ["Built", "Reader", "build"]
+__all__ = ["Built", "Reader", "build", "streams_of"]
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,12 @@ class Built:
     """Every operator of a pipeline, by what the driver does with it."""
 
     HELD: ClassVar = ("arrivals", "streams", "joins", "followers", "all")
-    DERIVED: ClassVar = ("begins", "stages", "made", "_parts")
+    DERIVED: ClassVar = ("begins", "stages", "made", "_parts", "_windows")
 
-    def __init__(self, parts: Mapping[int, Part] | None = None) -> None:
-        """parts: what is at work elsewhere already, by the identities of nodes."""
+    def __init__(self, parts: Mapping[int, Part] | None = None, windows: Windows | None = None) -> None:
+        """parts: what is at work elsewhere already, by the identities of nodes; windows: the tuples of the one join of
+        two streams, where others read them, too.
+        """
         self.arrivals: list[Incoming] = []
         self.streams: list[Stream | StreamJoining | PartitionedStream | SlidingStream | Follower] = []
         self.joins: list[Joining | GraphJoining | OuterJoining | StreamJoining | ConstrainedJoining | Follower] = []
@@ -94,6 +97,7 @@ class Built:
         self.made: dict[int, tuple[Reader, slice]] = {}
         """By the identity of a node: for whom it was made, and which of all operators it and those below are."""
         self._parts = parts or {}
+        self._windows = windows
 
     @property
     def is_pushed(self) -> bool:
@@ -161,8 +165,10 @@ class Built:
             self.joins.append(constrained)
             self.arrivals += constrained.arrivals
             return Counted(constrained, plan, path, sides(constrained, path))
-        if isinstance(plan, Join) and clock.negative and (streams := _streams(plan)) is not None:
-            joining = StreamJoining(clock, plan, *streams, come=reader.come, go=reader.go, once=reader.once)
+        if isinstance(plan, Join) and clock.negative and (streams := streams_of(plan)) is not None:
+            joining = StreamJoining(
+                clock, plan, *streams, come=reader.come, go=reader.go, once=reader.once, windows=self._windows
+            )
             self.joins.append(joining)
             self.streams.append(joining)
             self.arrivals += joining.arrivals
@@ -233,7 +239,7 @@ class Built:
                 raise TypeError(plan)
 
 
-def _streams(plan: Join) -> tuple[Chain, Chain] | None:
+def streams_of(plan: Join) -> tuple[Chain, Chain] | None:
     """Both inputs as chains over streams whose tuples leave in the order they came, if that is what they are."""
     chains = [(base, above) for base, above in map(chain_of, (plan.left, plan.right)) if isinstance(base, Scan)]
     if len(chains) < 2 or not all(fits(base) for base, _ in chains):
@@ -243,14 +249,20 @@ def _streams(plan: Join) -> tuple[Chain, Chain] | None:
 
 def _constrained(plan: Join, clock: Clock, reader: Reader) -> tuple[Chain, Chain] | None:
     """Both inputs, where tuples may be forgotten: no pair ever goes, or nobody reads it."""
-    streams = _streams(plan)
+    streams = streams_of(plan)
     if streams is None or not clock.negative or reader.keep:
         return None
     endless = all(isinstance(base.window, Unbounded) for base, _ in streams)
     return streams if endless or not reader.go else None
 
 
-def build(plan: Plan, clock: Clock, reader: Reader, parts: Mapping[int, Part] | None = None) -> tuple[Counted, Built]:
-    """The root operator, and all that the driver needs to know.  parts: as of `Built`."""
-    built = Built(parts)
+def build(
+    plan: Plan,
+    clock: Clock,
+    reader: Reader,
+    parts: Mapping[int, Part] | None = None,
+    windows: Windows | None = None,
+) -> tuple[Counted, Built]:
+    """The root operator, and all that the driver needs to know.  parts, windows: as of `Built`."""
+    built = Built(parts, windows)
     return built.make(plan, clock, reader), built

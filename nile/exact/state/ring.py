@@ -98,9 +98,9 @@ class Ring:
                 table = values.keep(self.words[at, word])
                 self.words[at, word] = table[self.words[at, word]]
 
-    def capture(self, since: int | None = None) -> State:
-        """The rows held, or those of a time of `since` or later."""
-        held = self.held()
+    def capture(self, since: int | None = None, *, first: int | None = None) -> State:
+        """The rows held, or those of a time of `since` or later, or those from the ordinal `first` on."""
+        held = self.held() if first is None else np.arange(first, self.newest)
         if since is not None:
             held = held[int(np.searchsorted(self.ts[held & self.mask], since)) :]
         return {"newest": self.newest, "ts": self.ts[held & self.mask], "rows": self.rows(held)}

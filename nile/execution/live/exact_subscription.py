@@ -88,6 +88,8 @@ class ExactSubscription(Indexed):
         self._tail, self._tail_key, self._sought, self._turn = plan.tail(), plan.tail_key, plan.sought, 0
         self._passed_on = plan.passed_on
         self._changes = 0
+        self._mended = False
+        """Whether tuples were taken back that it had seen."""
         self._more: tuple[list[Any], int | None] | None = None
         """How much more it has counted than the plan it joined, and its own first instant; None: it joined none."""
         self.apart: Callable[[ExactSubscription], None] = lambda _: None
@@ -323,6 +325,7 @@ class ExactSubscription(Indexed):
             each.unindexed()
         self.settle()
         assert self._seen is not None
+        self._mended = True
         if self._turn == self._plan.turn and any(each._seen != self._seen for each in self._plan.readers):
             for each in self._plan.readers[1:]:
                 each._alone()  # who came later has not told of all that goes
@@ -347,7 +350,7 @@ class ExactSubscription(Indexed):
                 state["changes"] = self._changes
             if self._plan.constraints:
                 seen["constraints"] = "\n".join(self._plan.constraints)
-            if self._plan.mended:
+            if self._mended:
                 seen["mended"] = True
             return {**self._mailbox(), **seen, "operators": state}
 
@@ -375,7 +378,7 @@ class ExactSubscription(Indexed):
             seen.end()
         if held.has("constraints") and held.text("constraints") != "\n".join(self._plan.constraints):
             held.refuse("the constraints that the query goes by", "others")
-        self._plan.mended = held.has("mended") and held.flag("mended")
+        self._mended = self._plan.mended = held.has("mended") and held.flag("mended")
         state, nodes = held.state("operators"), len(self._tail.nodes)
         if nodes and isinstance(given := state.get("operators"), list):
             self._tail.restore(given[len(given) - nodes :])

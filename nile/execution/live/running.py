@@ -208,9 +208,10 @@ class Running(Readers):
         return self.is_stream or bool(self.constraints) or any(each.into is not None for each in self.readers)
 
     @property
-    def part_memory(self) -> int:
-        """Bytes of what it holds in common with others."""
-        return 0 if self.common is None else int(self.common.part.root.memory)
+    def memory(self) -> int:
+        """Bytes of its state, without what it has in common with others."""
+        common = 0 if self.common is None else self.common.memory + self.common.family.memory
+        return int(self.pipeline.memory) - common
 
     def run(self, number: int) -> Ran | None:
         """Let an operator come to its next instant, and readers take what comes out; None: it failed, and they end."""

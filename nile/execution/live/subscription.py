@@ -183,6 +183,13 @@ class Subscription(Outbox):
         return ()
 
     @property
+    def tuple_sharers(self) -> tuple[Subscription, ...]:
+        """The standing queries whose joins read the tuples of two streams that are held once for all of them, whatever
+        their windows, this one among them; () where its are held for it alone.
+        """
+        return ()
+
+    @property
     def constraints(self) -> tuple[str, ...]:
         """The declared constraints it relies on, as text."""
         return ()

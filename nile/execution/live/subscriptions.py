@@ -14,6 +14,7 @@ from nile.execution.live.indexed.selecting import LEAST, Selecting
 from nile.execution.live.means.bounds import Means
 from nile.execution.live.scheduled import Schedule, Scheduled, plans_of
 from nile.execution.live.shared.ahead import work_ahead
+from nile.execution.live.shared.common import parts_of
 from nile.execution.live.shared.sharing import Sharing
 from nile.execution.live.subscription import Subscription
 from nile.execution.live.unread import Files
@@ -297,8 +298,7 @@ class Subscriptions:
     def besides(self) -> int:
         """Bytes of outputs that wait, and of the state of those that are never sampled."""
         plans = plans_of(self._running)
-        parts = {id(plan.common): plan.part_memory for plan in plans}
-        held = sum(int(plan.pipeline.memory) - plan.part_memory for plan in plans) + sum(parts.values())
+        held = sum(plan.memory for plan in plans) + sum(memory for memory, _ in parts_of(plans))
         others = sum(one.memory for one in self._running if not isinstance(one, ExactSubscription) and not one.closed)
         return others + held + sum(one.unread_bytes + one.waiting_bytes for one in self._running)
 

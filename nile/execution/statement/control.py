@@ -21,6 +21,8 @@ from nile.execution.live.approximate.join import ApproximateSubscription
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.means.bounded import BoundedSubscription
 from nile.execution.live.outputs.outflow import into_of
+from nile.execution.live.scheduled import plans_of
+from nile.execution.live.shared.common import parts_of, readers_of
 from nile.execution.live.shared.sharers import names_of
 from nile.execution.options import Options
 from nile.execution.statement.replanning import PLANNED, replan
@@ -44,8 +46,8 @@ _COLUMNS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "name": _TEXT, "query": _TEXT, "into": _TEXT, "streams": _TEXT, "active": _YES, "epoch": _WHOLE,
         "outputs": _WHOLE, "unread": _WHOLE, "reader": _YES, "dropped": _WHOLE, "waiting": _WHOLE, "memory": _WHOLE,
         "budget": _NUMBER, "unit": _TEXT, "asked": _NUMBER, "spent": _NUMBER, "coverage": _NUMBER, "estimate": _NUMBER,
-        "low": _NUMBER, "high": _NUMBER, "shares": _TEXT, "shares_part": _TEXT, "scheduling": _TEXT, "algorithm": _TEXT,
-        "weight": _NUMBER, "approximate": _YES, "queued": _YES,
+        "low": _NUMBER, "high": _NUMBER, "shares": _TEXT, "shares_part": _TEXT, "shares_tuples": _TEXT,
+        "scheduling": _TEXT, "algorithm": _TEXT, "weight": _NUMBER, "approximate": _YES, "queued": _YES,
     },
     "nile_operators": {
         "query": _TEXT, "path": _TEXT, "operator": _TEXT, "tuples": _WHOLE, "positive": _WHOLE, "negative": _WHOLE,
@@ -248,7 +250,7 @@ def _queries(live: Live) -> Rows:
             "unit": budget.unit, "asked": budget.asked,
             "spent": budget.spent, "coverage": one.coverage, "estimate": estimate.value, "low": estimate.low,
             "high": estimate.high, "shares": _names(live, one.sharers),
-            "shares_part": _names(live, one.part_sharers),
+            "shares_part": _names(live, one.part_sharers), "shares_tuples": _names(live, one.tuple_sharers),
             "weight": one.weight if isinstance(one, BoundedSubscription) else None,
             "approximate": one.approximate if isinstance(one, BoundedSubscription) else None,
             "queued": isinstance(one, ExactSubscription) and one.plan.pipeline.deferred,
@@ -308,14 +310,13 @@ def _synopses(live: Live) -> Rows:
                 }  # fmt: skip
     for name, stream in live.streams().items():
         if stream.history is not None:
-            held = stream.history.memory
-            yield {"kind": "history", "of": name, "column": None, "tuples": stream.rows, "memory": held}
+            yield {"kind": "history", "of": name, "tuples": stream.rows, "memory": stream.history.memory}
     for query, _, _, one in _standing(live):  # what several run on is there once
-        common = one.plan.part_memory if isinstance(one, ExactSubscription) else 0
-        for sharers, held in ((one.sharers, one.memory - common), (one.part_sharers, common)):
-            if sharers and one is sharers[0]:
-                of = _names(live, sharers) or query
-                yield {"kind": "state", "of": of, "column": None, "tuples": None, "memory": held}
+        if one is one.sharers[0]:
+            of, own = _names(live, one.sharers) or query, one.plan if isinstance(one, ExactSubscription) else one
+            yield {"kind": "state", "of": of, "memory": own.memory}
+    for held, plans in parts_of(plans_of(live.standing.all())):
+        yield {"kind": "state", "of": ", ".join(names_of(live, readers_of(plans))), "memory": held}
 
 
 def _summaries(live: Live) -> Rows:

@@ -20,6 +20,7 @@ from nile.exact.pipeline.figures import Counted, Figures, Path, Told
 from nile.exact.pipeline.schedule import EARLIEST, Delta, empty
 from nile.exact.pipeline.sources.counts import counts_of
 from nile.exact.pipeline.sources.incoming import Incoming
+from nile.exact.pipeline.sources.stream_join import StreamJoining
 from nile.exact.plan.algebra import Plan, Scan, walk
 from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import picked
@@ -112,6 +113,12 @@ class Part:
         """The states of its operators, with all columns."""
         return [each.capture() for each in self.entries]
 
+    def end(self) -> None:
+        """Nobody reads it any more: what its join holds together with others is no longer held for it."""
+        for each in self._built.joins:
+            if isinstance(each, StreamJoining):
+                each.windows.joins.discard(each)
+
     def restore(self, states: Sequence[State], done: int) -> None:
         """Put captured states into a new one, which goes on after `done`.  Raises EnvelopeError."""
         self.done = done
@@ -126,7 +133,7 @@ class Follower:
     """
 
     HELD: ClassVar = ("waiting", "_now", "_more")
-    DERIVED: ClassVar = ("KIND", "part", "schema", "_picks", "_names", "below", "arrivals", "told", "__weakref__")
+    DERIVED: ClassVar = ("KIND", "part", "schema", "_picks", "_names", "below", "arrivals", "told")
 
     def __init__(self, part: Part, plan: Plan, path: Path) -> None:
         self.part = part

@@ -16,6 +16,7 @@ from nile.execution.live.indexed.deliveries import Form
 from nile.execution.live.indexed.selecting import Place, is_plain
 from nile.execution.live.into import Into
 from nile.execution.live.running import Running
+from nile.execution.live.shared.common import readers_of
 from nile.execution.live.subscription import Subscription
 from nile.summaries.heavy import pa
 
@@ -78,7 +79,12 @@ class Indexed(Subscription):
     @property
     def part_sharers(self) -> tuple[Subscription, ...]:
         common = self._plan.common
-        return () if common is None else tuple(one for plan in common.plans for one in plan.readers)
+        return () if common is None else readers_of(common.plans)
+
+    @property
+    def tuple_sharers(self) -> tuple[Subscription, ...]:
+        common = self._plan.common
+        return () if common is None or common.family.windows is None else readers_of(common.family.plans)
 
     def indexed(self, place: Place) -> None:
         """From now on an index finds its rows."""

@@ -15,8 +15,9 @@ __all__ = ["work_ahead"]
 def work_ahead(units: Iterable[object], name: str, batch: TupleBatch, threads: int | None) -> list[Running]:
     """Let threads work out what a batch leads to in plans, before it arrives at their readers: these plans.
 
-    Of plans that have a part in common one is worked on before all others, and with it the part.  Whatever samples (a
-    subclass) looks at a batch itself.
+    Of plans that read the same tuples one is worked on before all others, and takes these in; of those that have a part
+    in common one before the others, which find what that has made.  Whatever samples (a subclass) looks at a batch
+    itself.
     """
     plans: dict[int, tuple[Running, int | None]] = {}
     for one in units:
@@ -24,13 +25,30 @@ def work_ahead(units: Iterable[object], name: str, batch: TupleBatch, threads: i
             plans[id(one.plan)] = one.plan, one.reached
     if len(plans) < 2:
         return []
-    ready = [(plan, at) for plan, at in plans.values() if plan.may_run_ahead]
+    ready = [plan for plan, _ in plans.values() if plan.may_run_ahead]
     if len(ready) < 2:
         return []
-    work = {id(plan): (plan.ahead, [plan.arrival_formed(name, batch, at)]) for plan, at in ready}
-    for plan in {id(plan.common): plan for plan, _ in ready if plan.common is not None}.values():
-        ahead, steps = work.pop(id(plan))
+    first: list[Running] = []
+    second: list[Running] = []
+    third: list[Running] = []
+    begun: dict[int, list[Running]] = {}
+    for plan in ready:
+        common = plan.common
+        if common is None:
+            second.append(plan)
+        elif id(common.family) not in begun:
+            begun[id(common.family)] = begun[id(common)] = second
+            first.append(plan)
+        elif id(common) not in begun:
+            begun[id(common)] = third
+            second.append(plan)
+        else:
+            begun[id(common)].append(plan)
+    works = {id(plan): (plan.ahead, [plan.arrival_formed(name, batch, plans[id(plan)][1])]) for plan in ready}
+    for plan in first:
+        ahead, steps = works[id(plan)]
         ahead.work(steps)
-    if work:
-        worked_ahead(list(work.values()), threads)
-    return [plan for plan, _ in ready]
+    for together in (second, third):
+        if together:
+            worked_ahead([works[id(plan)] for plan in together], threads)
+    return ready

@@ -23,8 +23,8 @@ __all__ = ["names_of", "sharers_of"]
 
 
 def sharers_of(live: Live, query: Query, options: Options) -> dict[str, list[str]]:
-    """By what it would share, its plan or else the topmost join or set operation of it: the standing queries with one
-    that is equal, their names, and how many have none.
+    """By what it would share, its plan, or else the topmost join or set operation of it, or the tuples that this reads
+    (`Family`): the standing queries with one that is equal, their names, and how many have none.
 
     If they were asked earlier, this one runs that with them once the states are equal (`Sharing`).  Constraints on
     streams are not compared.
@@ -49,13 +49,12 @@ def sharers_of(live: Live, query: Query, options: Options) -> dict[str, list[str
                 continue
             if one.plan.key[:-1] == wanted:
                 found.setdefault("plan", []).append(one)
-            elif part is not None and type(one) is ExactSubscription and _part_of(one) == part.key:
-                found.setdefault(part.what, []).append(one)
+            elif part is not None and type(one) is ExactSubscription and (own := one.plan.subplan) is not None:
+                if own.key == part.key:
+                    found.setdefault(part.what, []).append(one)
+                if own.tuples is not None and own.tuples == part.tuples:
+                    found.setdefault("tuples", []).append(one)
         return {what: names_of(live, ones) for what, ones in found.items()}
-
-
-def _part_of(one: ExactSubscription) -> object:
-    return None if one.plan.subplan is None else one.plan.subplan.key
 
 
 def names_of(live: Live, standing: Sequence[Subscription]) -> list[str]:

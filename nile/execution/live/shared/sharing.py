@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nile.execution.live.exact_subscription import ExactSubscription
-from nile.execution.live.shared.common import Common, share
+from nile.execution.live.shared.common import Family, could_share, is_alike, share
 from nile.execution.live.subscription import Subscription
 from nile.streams.live import LiveStream
 
@@ -36,7 +36,7 @@ class Sharing:
         """Those that do not share a plan with all who could."""
         self._parts: dict[ExactSubscription, _Try] = {}
         """Those of which a part does not run with that of all who could."""
-        self._commons: list[Common] = []
+        self._families: list[Family] = []
 
     def add(self, made: Subscription) -> None:
         """One more query, which shares from now on what it can."""
@@ -65,30 +65,29 @@ class Sharing:
                 del self._apart[one]
         for one in _due(self._parts):
             for other in self._like(one):
-                common = share(other.plan, one.plan)
-                if common is not None and common not in self._commons:
-                    self._commons.append(common)
+                family = share(other.plan, one.plan)
+                if family is not None and family not in self._families:
+                    self._families.append(family)
             if not self._like(one):
                 del self._parts[one]
-        for common in [each for each in self._commons if len(each.plans) < 2]:
-            self._commons.remove(common)
-            for plan in list(common.plans):
+        for family in [each for each in self._families if len(each.seen) < 2]:
+            self._families.remove(family)
+            for plan in family.plans:
                 plan.run_on(None)
 
     def _like(self, one: ExactSubscription) -> list[ExactSubscription]:
-        """Of each plan that has the same part and runs it elsewhere, one that reads it."""
-        mine = one.plan
-        found = {
-            id(plan): other
-            for other in self._with_parts()
-            if (plan := other.plan) is not mine
-            and plan.subplan is not None
-            and mine.subplan is not None
-            and plan.subplan.key == mine.subplan.key
-            and (plan.common is None or plan.common is not mine.common)
-            and not other.paused
-        }
-        return list(found.values())
+        """Who could read the same as it, and does not: one of each equal part, one of all that read some tuples."""
+        parts: dict[int, ExactSubscription] = {}
+        tuples: dict[int, ExactSubscription] = {}
+        for other in self._with_parts():
+            plan = other.plan
+            if other.paused or plan is one.plan or not could_share(plan, one.plan):
+                continue
+            if is_alike(plan, one.plan):
+                parts[id(plan.common or plan)] = other
+            else:
+                tuples[id(plan if plan.common is None else plan.common.family)] = other
+        return [*parts.values(), *tuples.values()]
 
     def _with_parts(self) -> Iterator[ExactSubscription]:
         """Those whose plans have parts that others may have, too."""

@@ -16,20 +16,32 @@ from nile.exact.plan import algebra
 from nile.execution.choice import Choice
 from nile.sql.plan import Field, Filter, Join, Outer, Plan, SetOperation, Stream, inputs_of, leaves_of, map_inputs
 
-__all__ = ["Subplan", "subplan_of", "union_of"]
+__all__ = ["Fields", "Subplan", "fields_of_both", "subplan_of", "with_fields"]
+
+
+Fields = Mapping[str, tuple[Field, ...]]
+"""Of each leaf, by its alias, the columns that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subplan:
     """node: as bound, with the columns that this query reads; made: its algebra; reader: who reads what it makes.
 
-    key: equal for those that one may stand for.
+    key: equal for those that one may stand for; tuples: equal for joins of two streams that read the same tuples, up to
+    the lengths of their windows, None of other parts; algorithm: of window joins.
     """
 
     node: Plan
     made: algebra.Plan
     reader: Reader
     key: tuple[Any, ...]
+    tuples: tuple[Any, ...] | None
+    algorithm: str
+
+    @property
+    def fields(self) -> Fields:
+        """The columns of its leaves."""
+        return {leaf.alias: leaf.fields for leaf in leaves_of(self.node)}
 
     @property
     def what(self) -> str:
@@ -55,21 +67,24 @@ def subplan_of(
         return None
     if (reader := pipeline.reader_of(made[at])) is None:
         return None
-    same = _without_columns(node) if _is_wide(node) else node
-    return Subplan(node, made[at], reader, (repr(same), choice.algorithm, reader, read))
+    algorithm = choice.algorithm or "chain"
+    if not _is_wide(node):
+        return Subplan(node, made[at], reader, (repr(node), algorithm, reader, read), None, algorithm)
+    bare = with_fields(node, {leaf.alias: () for leaf in leaves_of(node)})
+    tuples = (repr(_without_windows(bare)), read)
+    return Subplan(node, made[at], reader, (repr(bare), algorithm, reader, read), tuples, algorithm)
 
 
-def union_of(one: Plan, other: Plan) -> Plan:
-    """A part that reads the columns of both of two that are equal but for these."""
-    if isinstance(one, Stream) and isinstance(other, Stream):
-        return replace(one, fields=_both(one.fields, other.fields))
-    pairs = iter(zip(inputs_of(one), inputs_of(other), strict=True))
-    return map_inputs(one, lambda _: union_of(*next(pairs)))
+def with_fields(node: Plan, fields: Fields) -> Plan:
+    """A part with other columns of its leaves."""
+    if isinstance(node, Stream):
+        return replace(node, fields=fields[node.alias])
+    return map_inputs(node, lambda each: with_fields(each, fields))
 
 
-def _both(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields of both, in an order that depends on nothing but which they are, so that each is a part of it."""
-    return tuple(sorted({*one, *other}, key=lambda field: field.name))
+def fields_of_both(one: Fields, other: Fields) -> Fields:
+    """The columns of both, in an order that depends on nothing but which they are."""
+    return {alias: tuple(sorted({*own, *other[alias]}, key=lambda field: field.name)) for alias, own in one.items()}
 
 
 def _is_wide(node: Plan) -> bool:
@@ -80,5 +95,9 @@ def _is_wide(node: Plan) -> bool:
     return all(isinstance(leaf, Stream) and isinstance(leaf.window, int | None) for leaf in leaves)
 
 
-def _without_columns(node: Plan) -> Plan:
-    return replace(node, fields=()) if isinstance(node, Stream) else map_inputs(node, _without_columns)
+def _without_windows(node: Plan) -> Plan:
+    """A join without what does not say which tuples it reads: how long they stay, and what is true of its pairs."""
+    if isinstance(node, Stream):
+        return replace(node, window=None)
+    node = replace(node, condition=None) if isinstance(node, Join) else node
+    return map_inputs(node, _without_windows)
