@@ -43,6 +43,18 @@ OTHERS = [
 ]
 
 
+GROUPED = "SELECT k, count(*) AS n, sum(v) AS s FROM a GROUP BY k"
+TOPS = [
+    (f"{GROUPED} WINDOW 5", {"emit": "append"}),
+    (f"{GROUPED} WINDOW 5", {"emit": "changes"}),
+    (f"{GROUPED} ORDER BY s DESC LIMIT 2 WINDOW 5", {"emit": "changes"}),
+    (f"SELECT DISTINCT n, s FROM ({GROUPED}) AS x WINDOW 5", {"emit": "changes"}),
+    (f"SELECT n, max(s) AS s, max(k) AS k FROM ({GROUPED}) AS x GROUP BY n WINDOW 5", {"emit": "changes"}),
+    ("SELECT count(*) AS n FROM (SELECT DISTINCT k, w FROM a) AS x WINDOW 5", {"emit": "changes"}),
+    ("SELECT k, w FROM (SELECT DISTINCT k, w FROM a) AS x ORDER BY w, k LIMIT 3 WINDOW 5", {"emit": "changes"}),
+]
+
+
 WINDOWS = [
     (text.replace(" WINDOW 6", window), how)
     for text, how in JOINED
@@ -105,6 +117,18 @@ def test_so_do_they_when_rows_are_taken_back(seed: int, tmp_path: Path) -> None:
     tails = [(text, {"emit": "changes"}) for text, _ in WINDOWS if "LIMIT" not in text]
     asked = random.Random(seed).sample(tails, 6)
     assert driven(seed, asked, tmp_path, readers, schema=WIDE, deletes=True) > 1
+
+
+@pytest.mark.parametrize(
+    "seed", [*thinned([0, 1, 2], 3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+)
+def test_so_do_queries_over_one_group_by_or_distinct(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    asked = [*draw.sample(TOPS[:5], 3), *draw.sample(TOPS[5:], 2)]
+    assert (
+        driven(seed, asked, tmp_path, plans, schema=WIDE, deletes=all(how == {"emit": "changes"} for _, how in asked))
+        > 1
+    )
 
 
 def test_a_join_under_several_tails_is_worked_on_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,12 @@ The same goes for parts of plans (`nile.execution.live.shared.subplan`), once th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.running import Running
 from nile.execution.live.shared.common import Family, could_share, is_alike, share
 from nile.execution.live.subscription import Subscription
 from nile.streams.live import LiveStream
@@ -63,31 +64,27 @@ class Sharing:
         for one in _due(self._apart):
             if any(one.join(other) for other in self._asked[one.shape] if other is not one and not other.paused):
                 del self._apart[one]
-        for one in _due(self._parts):
-            for other in self._like(one):
+        due = list(_due(self._parts))
+        known = self._by_part() if due else {}
+        for one in due:
+            for other in _like(one, known):
                 family = share(other.plan, one.plan)
                 if family is not None and family not in self._families:
                     self._families.append(family)
-            if not self._like(one):
+            if not _like(one, known):
                 del self._parts[one]
         for family in [each for each in self._families if len(each.seen) < 2]:
             self._families.remove(family)
             for plan in family.plans:
                 plan.run_on(None)
 
-    def _like(self, one: ExactSubscription) -> list[ExactSubscription]:
-        """Who could read the same as it, and does not: one of each equal part, one of all that read some tuples."""
-        parts: dict[int, ExactSubscription] = {}
-        tuples: dict[int, ExactSubscription] = {}
-        for other in self._with_parts():
-            plan = other.plan
-            if other.paused or plan is one.plan or not could_share(plan, one.plan):
-                continue
-            if is_alike(plan, one.plan):
-                parts[id(plan.common or plan)] = other
-            else:
-                tuples[id(plan if plan.common is None else plan.common.family)] = other
-        return [*parts.values(), *tuples.values()]
+    def _by_part(self) -> dict[object, list[ExactSubscription]]:
+        """Those whose plans have parts that others may have, by these, and by the tuples that these read."""
+        found: dict[object, list[ExactSubscription]] = {}
+        for one in self._with_parts():
+            for key in _keys(one.plan):
+                found.setdefault(key, []).append(one)
+        return found
 
     def _with_parts(self) -> Iterator[ExactSubscription]:
         """Those whose plans have parts that others may have, too."""
@@ -129,3 +126,24 @@ def _due(waiting: dict[ExactSubscription, _Try]) -> Iterator[ExactSubscription]:
                 due.gap *= 2
                 due.rounds = due.gap
                 yield one
+
+
+def _keys(plan: Running) -> list[object]:
+    """What is equal of plans that could share a part, or what it reads."""
+    part = plan.subplan
+    return [] if part is None else [part.key, *([] if part.tuples is None else [part.tuples])]
+
+
+def _like(one: ExactSubscription, known: Mapping[object, Sequence[ExactSubscription]]) -> list[ExactSubscription]:
+    """Who could read the same as it, and does not: one of each equal part, one of all that read some tuples."""
+    parts: dict[int, ExactSubscription] = {}
+    tuples: dict[int, ExactSubscription] = {}
+    for other in (other for key in _keys(one.plan) for other in known.get(key, ())):
+        plan = other.plan
+        if other.paused or plan is one.plan or not could_share(plan, one.plan):
+            continue
+        if is_alike(plan, one.plan):
+            parts[id(plan.common or plan)] = other
+        else:
+            tuples[id(plan if plan.common is None else plan.common.family)] = other
+    return [*parts.values(), *tuples.values()]

@@ -1,4 +1,5 @@
-"""Which part of a standing query's plan others may have, too: its topmost join or set operation, over live streams.
+"""Which part of a standing query's plan others may have, too: its topmost join or set operation, over live streams, or
+without one its lowest GROUP BY or DISTINCT.
 
 Two parts are equal but for the columns that they read of the streams; one with the columns of both serves both.
 """
@@ -14,7 +15,20 @@ from nile.exact.pipeline.figures import Path
 from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.plan import algebra
 from nile.execution.choice import Choice
-from nile.sql.plan import Field, Filter, Join, Outer, Plan, SetOperation, Stream, inputs_of, leaves_of, map_inputs
+from nile.sql.plan import (
+    Distinct,
+    Field,
+    Filter,
+    Group,
+    Join,
+    Outer,
+    Plan,
+    SetOperation,
+    Stream,
+    inputs_of,
+    leaves_of,
+    map_inputs,
+)
 
 __all__ = ["Fields", "Subplan", "fields_of_both", "subplan_of", "with_fields"]
 
@@ -47,7 +61,8 @@ class Subplan:
     def what(self) -> str:
         """What it is, in a word or two."""
         node = self.node
-        return node.kind if isinstance(node, SetOperation) else "outer join" if isinstance(node, Outer) else "join"
+        told = {Outer: "outer join", Group: "GROUP BY", Distinct: "DISTINCT"}
+        return node.kind if isinstance(node, SetOperation) else told.get(type(node), "join")
 
 
 def subplan_of(
@@ -58,16 +73,25 @@ def subplan_of(
     made: the algebra of each path; read: which streams, for the key.  A part whose rows leave by probing time, or that
     reads what is stored, is not shared.
     """
-    node, at = below, path
-    while not isinstance(node, Join | Outer | SetOperation | Stream) and len(inputs_of(node)) == 1:
+    node, at, lowest = below, path, (below, path)
+    while len(inputs_of(node)) == 1:
+        lowest = (node, at) if isinstance(node, Group | Distinct) else lowest
         node, at = inputs_of(node)[0], (*at, 0)
-    if choice.scheduling != "nta" or not isinstance(node, Join | Outer | SetOperation) or at not in made:
+    if not isinstance(node, Join | Outer | SetOperation):
+        node, at = lowest
+    if (
+        choice.scheduling != "nta"
+        or not isinstance(node, Join | Outer | SetOperation | Group | Distinct)
+        or at not in made
+    ):
         return None
     if not all(isinstance(leaf, Stream) and leaf.where is None and leaf.fields for leaf in leaves_of(node)):
         return None
     if (reader := pipeline.reader_of(made[at])) is None:
         return None
     algorithm = choice.algorithm or "chain"
+    if isinstance(node, Group | Distinct):  # which tell what goes, whoever asks
+        reader = replace(reader, go=True)
     if not _is_wide(node):
         return Subplan(node, made[at], reader, (repr(node), algorithm, reader, read), None, algorithm)
     bare = with_fields(node, {leaf.alias: () for leaf in leaves_of(node)})
