@@ -28,6 +28,7 @@ from nile.operators.join.range_join import RangeJoin, Ranges
 from nile.operators.join.range_probe import is_counted
 from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.join import StrategyJoin, is_planned
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.ranked import RankedJoin, best_found, can_rank, is_outlier_join, is_ranked_join
 from nile.operators.strategies.worth import WorthJoin, Worths
 from nile.preferences.key_sample import KeySample
@@ -102,6 +103,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             ranked = RankedJoin(plan, joined)
             self._join, running = ranked, ranked.run()
         elif is_planned(plan):
+            after = after.over([*map(len, joined.streams)], machine_prices())
             planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None, after=after)
             self._join, running = planned, planned.run()
         elif is_counted(plan):

@@ -23,6 +23,7 @@ from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
 from nile.operators.strategies.after import NOTHING, After
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.ranked import can_rank
 from nile.operators.strategies.several import TimedCombinations
 from nile.operators.strategies.tested import TestedPairs, is_tested, priced_by_tuple
@@ -83,7 +84,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             running = self._join.run()
         elif is_tested(plan):
             timed = TestedPairs if len(names) == 2 else TimedCombinations
-            self._join = timed(plan, joined, clock, after=after)
+            priced = after.over([*map(len, joined.streams)], machine_prices())
+            self._join = timed(plan, joined, clock, after=priced)
             running = self._join.run()
         else:
             prices = {"whole": buys_everything(plan), "timed": plan.budget.is_timed or plan.budget.unit == "share"}

@@ -16,7 +16,7 @@ import numpy as np
 from nile.engine import trials
 from nile.engine.calibrating_answers import calibrated_answers
 from nile.engine.database import Database
-from nile.engine.trials import asked, column, cpu_of, database
+from nile.engine.trials import asked, column, cpu_of, database, exact
 from nile.exact.join.chain import encode, window_codes
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
@@ -45,6 +45,8 @@ _DRAWN, _HARDLY = (0, 2, 4, 6), 1e-6
 """Binary logarithms of pairs that are drawn of eight tuples, and of all pairs, a share of which hardly one is."""
 _NAMED, _WITHIN, _PARTNERS = (0, 1, 3, 6), (13, 14, 16, 17, 18, 20), 8
 """Of pairs per tuple whose keys are text; of tuples in a window, and pairs per tuple there."""
+_STREAM = (14, 17, 20)
+"""Of tuples of a stream whose columns are handed out."""
 
 
 def calibrated(say: Callable[[str], None]) -> Prices:
@@ -82,6 +84,7 @@ def calibrated(say: Callable[[str], None]) -> Prices:
     say("partners and pairs")
     found |= _pairs(along(found["join"], 1 << 12))
     samples = _samples()
+    found |= _handed()
     found |= samples | {"keyed": samples["keyed"] + found["keyed"][1:]}
     found["named"], found["far"] = _named(), _far()
     number, text = (_a_pair(trials.TUPLES >> 3, 16, 512, text=each, by_key=True) for each in (False, True))
@@ -230,7 +233,7 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
     sparse = _joinable(db, keys * trials.GAP // 2)
     queries = [db.join("a", "b", on="k", window=each / 1e9) for each in (1, window)]
     rows = [asked(query) for query in queries]
-    spent = [cpu_of(partial(asked, query), 3) for query in queries]
+    spent = [cpu_of(partial(exact, db, each), 3) for each in (1, window)]
     best = [query.prefer("desc").using(strategy="counts") for query in queries]
     by_key = [cpu_of(partial(asked, query, 1.0), 3) for query in best]
     branch = max(0.0, cpu_of(lambda: _listed(sparse), 3) / tuples - join)
@@ -240,6 +243,22 @@ def _pairs_among(matches: int, join: float) -> dict[str, float]:
         "pair": pair,
         "keyed": (by_key[1] - by_key[0]) / (rows[1] - rows[0]),
     }
+
+
+def _handed() -> dict[str, Curve]:
+    """What a column costs that is handed out beside the key, by how many tuples its stream has."""
+    told: dict[str, list[tuple[float, float]]] = {"handed": [], "handed_text": []}
+    for knot in _STREAM:
+        n, keys = 1 << knot, 1 << (knot - 5)
+        db = database(n, keys, others=True)
+        key, numbers, text = (
+            cpu_of(partial(exact, db, keys * _PARTNERS * trials.GAP, columns), 3)
+            for columns in ("a.k", "a.k, a.v, b.v, a.w, b.w", "a.k, a.s, b.s")
+        )
+        rows = max(1, exact(db, keys * _PARTNERS * trials.GAP))
+        told["handed"].append((float(knot), max(trials.LEAST, (numbers - key) / (4 * rows))))
+        told["handed_text"].append((float(knot), max(trials.LEAST, (text - key) / (2 * rows))))
+    return {name: tuple(curve) for name, curve in told.items()}
 
 
 def _samples() -> dict[str, Any]:

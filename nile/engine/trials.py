@@ -12,7 +12,7 @@ import numpy as np
 from nile.engine.database import Database
 from nile.summaries.heavy import pa
 
-__all__ = ["GAP", "LEAST", "MANY", "ROUNDS", "TUPLES", "asked", "column", "cpu_of", "database"]
+__all__ = ["GAP", "LEAST", "MANY", "ROUNDS", "TUPLES", "asked", "column", "cpu_of", "database", "exact"]
 
 GAP = 1_000_000  # ns between tuples of a stream
 ROUNDS = 5
@@ -45,14 +45,23 @@ def column(n: int, keys: int, seed: int, *, text: bool) -> pa.Array:
 
 
 def database(
-    n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False, streams: str = "ab"
+    n: int, keys: int, make: Callable[[dict[str, Any]], Any] = pa.table, *, text: bool = False, streams: str = "ab",
+    others: bool = False,
 ) -> Database:  # fmt: skip
+    """others: whether streams have two columns of numbers and one of text beside."""
     db = Database()
     for seed, name in enumerate(streams):
         ts = pa.array(np.arange(n) * GAP).cast(pa.timestamp("ns"))
-        db.register(name, make({"ts": ts, "k": column(n, keys, seed, text=text)}), time="ts")
+        more = {"v": ts.cast(pa.int64()), "w": ts.cast(pa.int64()), "s": column(n, 100, 9, text=True)} if others else {}
+        db.register(name, make({"ts": ts, "k": column(n, keys, seed, text=text), **more}), time="ts")
     return db
 
 
 def asked(query: Any, budget: Any = None) -> int:
     return sum(len(batch) for batch in query.run(budget).batches())
+
+
+def exact(db: Database, window: int, columns: str = "a.k") -> int:
+    """The exact answer over `a` and `b`, as it costs least.  window: ns."""
+    text = f"SELECT {columns} FROM a, b WHERE a.k = b.k WINDOW '{window / 1e9:.9f} s'"
+    return sum(len(batch) for batch in db.sql(text).batches())

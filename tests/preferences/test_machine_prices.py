@@ -16,6 +16,7 @@ import nile
 from nile.engine import calibrating, trials
 from nile.experiments.cli import main
 from nile.operators.strategies import machine_prices as machine
+from nile.operators.strategies.after import After
 from nile.operators.strategies.machine_prices import keep, kept_at, machine_prices, pace, paced
 from nile.operators.strategies.prices import PRICES, Prices, along
 
@@ -137,3 +138,49 @@ def test_prices_decide_what_runs_and_the_same_prices_find_the_same() -> None:
     # A pass that looks at keys must pay, and so must deciding at all; the first part needs no such pass.
     assert ways == ["keys", "prefix", "exact"]
     assert len(answer.to_arrow()) == len(query.run(1.0).to_arrow())
+
+
+def payload(n: int = 20_000, keys: int = 40) -> nile.Database:
+    """Streams of many pairs a tuple, with columns beside."""
+    db = nile.connect()
+    for seed, name in enumerate("ab"):
+        rng = np.random.default_rng(seed)
+        given = {"ts": np.arange(n, dtype=np.float64), "k": rng.zipf(1.3, n) % keys, "v": rng.random(n)}
+        db.register(
+            name, pa.table({**given, "w": rng.random(n), "s": pa.array([f"n{i % 97}" for i in range(n)])}), time="ts"
+        )
+    return db
+
+
+@pytest.mark.parametrize("preference", ["desc", "weighted"])
+def test_columns_handed_out_are_paid_for(preference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NILE_PRICES", "shipped")
+    text = f"SELECT {{}} FROM a, b WHERE a.k = b.k WITH PREFERENCE {preference} a.k WINDOW '4000 s' BUDGET 10 %"
+    db = payload()
+    asked = ("a.k", "a.k, a.v", "a.k, a.v, a.w, b.v, b.w", "a.k, a.v, a.w, b.v, b.w, a.s, b.s")
+    found = [db.sql(text.format(columns), costs="machine").to_arrow().num_rows for columns in asked]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0] / 2
+
+
+def test_what_a_column_costs_goes_by_its_kind_and_its_stream() -> None:
+    one = After(columns=((1, 0), (0, 0))).over([1 << 14, 1 << 20], PRICES)
+    assert one.handed == along(PRICES.handed, 1 << 14)
+    assert one.priced(10.0, 1.0) == one.handed
+    both = After(columns=((1, 1), (2, 0))).over([1 << 14, 1 << 20], PRICES)
+    assert both.handed == pytest.approx(
+        one.handed + PRICES.handing(1 << 14, text=True) + 2 * PRICES.handing(1 << 20, text=False)
+    )
+    assert After(each=2.0).over([1, 1], PRICES) == After(each=2.0)
+
+
+def test_keys_that_are_kept_keep_nothing_else() -> None:
+    joined = (
+        payload(6_000).join("a", "b", on="k", window="4000 s").prefer("desc").using(strategy="counts", costs="machine")
+    )
+    part = next(joined.run(1.0).outputs())
+    assert part.key is not None
+    assert part.left_ts is not None
+    owners = [each.base if each.base is not None else each for each in (part.key, part.left)]
+    assert part.left_ts.base is part.left.base
+    assert owners[0] is not owners[1]

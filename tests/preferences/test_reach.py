@@ -39,7 +39,7 @@ def db() -> Iterator[nile.Database]:
         yield made
 
 
-def ages(db: nile.Database, fade: float, way: str, budget: float | str = 0.2) -> Any:
+def ages(db: nile.Database, fade: float, way: str, budget: float | str = 0.35) -> Any:
     """Of the pairs found, all true and different, in parts of the window."""
     asked = db.join("a", "b", on="k", window=WINDOW).prefer("desc", fade=fade).using(strategy=way, costs="machine")
     found = asked.run(budget)

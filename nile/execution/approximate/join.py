@@ -24,6 +24,7 @@ from nile.execution.values import all_of
 from nile.expressions.tree import rename
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
+from nile.operators.strategies.after import After
 from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
 from nile.sql.expression_text import aggregate_text
@@ -31,6 +32,7 @@ from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stre
 from nile.sql.statements import CreateSummary
 from nile.summaries.errors import BudgetError, NotYet
 from nile.summaries.heavy import pa, pc
+from nile.summaries.key_types import is_hashed
 
 __all__ = [
     "ApproximateHome",
@@ -140,7 +142,18 @@ class PreferredJoin:
     def run(self) -> Answer:
         """Read the streams and prepare the answer."""
         carry = [tuple(f.name.removeprefix(f"{stream.alias}.") for f in stream.fields) for stream in self.streams]
-        return self.bound.answer(self._home, self._budget, carry, as_it_comes=True)
+        return self.bound.answer(self._home, self._budget, carry, as_it_comes=True, after=After(columns=self._columns))
+
+    @property
+    def _columns(self) -> tuple[tuple[int, int], ...]:
+        """Of each stream, how many columns of numbers and of text are handed out, but for what joining tells."""
+        counted = []
+        for stream, place in zip(self.streams, self.bound.places, strict=True):
+            key, time = (f"{stream.alias}.{name}" for name in (place.key, stream.time))
+            others = [f for f in stream.fields if f.name != key and not (f.name == time and f.type in _TIMES)]
+            kinds = [is_hashed(field.type) for field in others]
+            counted.append((kinds.count(False), kinds.count(True)))
+        return tuple(counted)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
         """The combinations found, with the streams' columns."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,15 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """ns of CPU.  each: of an output; group: of a group of them, 0 where there are none: each key is taken for one."""
+    """ns of CPU.  each: of an output; group: of a group of them, 0 where there are none: each key is taken for one;
+    handed: of an output's columns, which are handed out as it is found, so that nothing of that is owed; columns: of
+    each stream how many of numbers and of text, those aside that joining tells.
+    """
 
     each: float = 0.0
     group: float = 0.0
+    handed: float = 0.0
+    columns: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def aggregates(cls, prices: Prices, aggregates: int, columns: int, by: int) -> After:
@@ -31,9 +36,20 @@ class After:
         each = prices.made + aggregates * prices.summed + columns * prices.gathered + by * prices.grouped
         return cls(each, aggregates * prices.group if by else 0.0)
 
+    def over(self, tuples: Sequence[int], prices: Prices) -> After:
+        """The same where the columns are of streams of so many tuples."""
+        if not self.columns:
+            return self
+        each = zip(tuples, self.columns, strict=True)
+        handed = sum(
+            numbers * prices.handing(n, text=False) + texts * prices.handing(n, text=True)
+            for n, (numbers, texts) in each
+        )
+        return replace(self, handed=handed, columns=())
+
     def priced(self, outputs: float, keys: float) -> float:
         """Per output, where there are so many, of so many keys."""
-        return self.each + self.group * min(1.0, keys / max(1.0, outputs))
+        return self.each + self.handed + self.group * min(1.0, keys / max(1.0, outputs))
 
     def paid(self, rest: float, each: float, by_key: Array) -> float:
         """How many outputs, drawn evenly, so many ns pay for.  each: ns of one; by_key: how many each key has."""

@@ -78,9 +78,8 @@ class KeyLists:
         keyed = values.shape[0] > 0
         while most > 0 and progress[0][0] < count:
             room = min(_ROOM, most)
-            out = roomy((4 + keyed) * room).reshape(4 + keyed, -1)
-            left, right, left_ts, right_ts = out[:4]
-            key = out[4] if keyed else values
+            left, right, left_ts, right_ts = roomy(4 * room).reshape(4, -1)
+            key = roomy(room) if keyed else values  # who keeps keys alone for good keeps nothing else
             weight = [roomy(room, np.float64)] if weighed else []
             given = (*of, *self._times, *self._listed, values, alike, *progress)
             n = write(*given, left, right, left_ts, right_ts, key, *weight)

@@ -74,7 +74,7 @@ class StrategyJoin:
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._chain: ChainJoin | None = None
-        self._drawn = self.prices.drawing(_USUAL)
+        self._drawn = after.handed + self.prices.drawing(_USUAL)
         """ns that a pair of a sample costs."""
         if clock is not None:
             assert self.choice.way  # time that finds nothing is refused now, not when rows are asked for
@@ -140,8 +140,9 @@ class StrategyJoin:
         """ns that an output costs."""
         exact, prices, preference = self.choice.way == "exact", self.prices, self.plan.preference
         if not self.choice.has_looked:
-            pair, keyed = prices.pairing(_USUAL), prices.keying(_USUAL)
-            outlier = prices.of_outlier()
+            handed = self._after.handed
+            pair, keyed = handed + prices.pairing(_USUAL), handed + prices.keying(_USUAL)
+            outlier = handed + prices.of_outlier()
         else:
             work = self._near_work
             pair, keyed, outlier = work.pair + work.far, work.keyed, work.outlier

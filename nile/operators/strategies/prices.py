@@ -46,6 +46,7 @@ class Prices:
     repeat, besides where the key is text; drawn, of a sample, by how many are drawn of eight; rare, of an outlier;
     named, besides where the key of one of the others is text; far, besides, of the exact join, by how many tuples lie
     in the window, over the root of how many pairs an arrival has.
+    Per pair, each other column handed out, by how many tuples its stream has: handed, of numbers, and handed_text.
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells; clique, listed by key among those of more
     streams than two, and its combinations counted.
     Per member of a combination of these, columns handed out: member.
@@ -80,11 +81,13 @@ class Prices:
     count: Curve = ((8.0, 10.0), (14.0, 11.0), (17.0, 13.0), (20.0, 15.0))
     list: Curve = ((8.0, 6.5), (14.0, 7.1), (17.0, 9.2), (20.0, 13.0))
     promise: float = 600.0
-    pair: Curve = ((0.0, 10.0), (1.0, 7.6), (3.0, 5.6), (5.0, 3.5), (8.0, 2.9))
+    pair: Curve = ((0.0, 10.0), (1.0, 7.2), (3.0, 4.2), (5.0, 2.0), (8.0, 1.6))
     keyed: Curve = ((0.0, 16.0), (1.0, 6.8), (3.0, 2.5), (5.0, 1.2), (8.0, 0.97))
     repeat: float = 0.44
     named: Curve = ((0.0, 2.9), (1.0, 3.8), (3.0, 3.1), (6.0, 2.9))
     far: Curve = ((13.0, 0.05), (14.0, 0.05), (16.0, 0.05), (17.0, 0.73), (18.0, 3.5), (20.0, 54.0))
+    handed: Curve = ((14.0, 0.8), (17.0, 0.67), (20.0, 2.6))
+    handed_text: Curve = ((14.0, 4.5), (17.0, 4.6), (20.0, 9.7))
     draw: float = 0.095
     drawn: Curve = ((0.0, 46.0), (2.0, 17.0), (4.0, 7.7), (6.0, 4.9))
     rare: float = 30.0
@@ -128,6 +131,10 @@ class Prices:
     def keying(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair written key after key."""
         return along(self.keyed, matches) + hashed * self.repeat
+
+    def handing(self, tuples: float, *, text: bool) -> float:
+        """Per pair: a column of a stream of so many tuples."""
+        return along(self.handed_text if text else self.handed, tuples)
 
     def reaching(self, matches: float, within: float) -> float:
         """Per pair besides, where so many tuples lie in a window: what was there last is in no near cache any more."""

@@ -164,7 +164,7 @@ class TimedCombinations:
         cap = plan.outlier_cap if plan.preference == "asc" else 0
         self._found = found = KeyCombinations(exact.ts, exact.codes, exact.window, cap)
         pace = pace_of(clock, self._read + self._counting)
-        self._each = len(exact.ts) * self._prices.member + self._asking
+        self._each = len(exact.ts) * self._prices.member + self._asking + self._share * self._after.handed
         owing = Owing(self._after, clock)
         owing.among(0, lambda _: float(np.count_nonzero(found.by_key)))
         parts = found.written()
@@ -234,7 +234,7 @@ class TimedCombinations:
         nulls = sum(one.key.null_count for one in self._joined.streams)
         all_of_them = self._candidates if self._found is None else self._found.combinations
         before = self._read + self._counting
-        each = len(self._joined.streams) * self._prices.member + self._asking
+        each = len(self._joined.streams) * self._prices.member + self._asking + self._share * self._after.handed
         return MultiwayFigures(
             arrivals=self._tuples, nulls=nulls, admitted=self._tuples - nulls, shed=self.shed, outputs=self._outputs,
             candidates=self._candidates, regions=0, pruned=0, expired=0, evicted=0, granted=self._grant,

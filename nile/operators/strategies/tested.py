@@ -73,7 +73,7 @@ class TestedPairs:
         self._joined = joined
         left, right = joined.streams
         ns, share = asking(joined, plan.seed)
-        passing = NOTHING if after is NOTHING else After(share * after.each, after.group)
+        passing = NOTHING if after is NOTHING else After(share * after.each, after.group, share * after.handed)
         self._pairs = StrategyJoin(plan, Joinable(left, right, joined.window), clock, asking=ns, after=passing)
         self._outputs = self._candidates = 0
 
