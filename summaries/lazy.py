@@ -8,16 +8,46 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache, wraps
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyModule", "lazy", "lazy_names", "load", "load_inside"]
+__all__ = ["LazyModule", "lazy", "lazy_names", "load", "load_inside", "loading_ns"]
 
 _LOADED: set[str] = set()
 _inside: AbstractContextManager[object] = nullcontext()
+
+
+class _Loading(threading.local):
+    """What a thread has spent on loading: ns of CPU, and how many loads it is inside of."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.inside = 0
+
+
+_loading = _Loading()
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Around a load, which may be a part of another."""
+    began, _loading.inside = time.thread_time_ns(), _loading.inside + 1
+    try:
+        yield
+    finally:
+        _loading.inside -= 1
+        if not _loading.inside:
+            _loading.ns += time.thread_time_ns() - began
+
+
+def loading_ns() -> int:
+    """ns of CPU that this thread has spent on loading packages and kernels, which each process does once."""
+    return _loading.ns
 
 
 def load_inside(block: AbstractContextManager[object]) -> None:
@@ -30,7 +60,7 @@ def load(name: str) -> ModuleType:
     """Import a module, all of it."""
     if name in _LOADED:
         return importlib.import_module(name)
-    with _inside:
+    with _inside, _counted():
         return _load(name)
 
 
@@ -79,7 +109,8 @@ def _giving_back(locks: Sequence[Any], compiling: Callable[..., Any]) -> Callabl
         if first._is_owned():  # part of another compilation, which gives them back
             return compiling(self, sig)
         try:
-            return compiling(self, sig)
+            with _counted():
+                return compiling(self, sig)
         finally:  # an interrupt in a destructor is no error of the compilation
             for lock in locks:
                 while lock._is_owned():

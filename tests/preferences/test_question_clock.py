@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 import nile
+from nile.operators.drive import clock as clock_module
 from nile.operators.drive.clock import Clock, timed
 from nile.preferences.budget import Budget
+from nile.summaries import lazy
 from nile.summaries.errors import BudgetError
 
 TEXT = "SELECT a.k, b.t AS other FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW '100 s' "
@@ -265,3 +269,33 @@ def test_an_estimate_does_not_find_again_what_was_too_much_to_keep(monkeypatch: 
     assert answer.estimate == told
     assert told.low <= len(query.run().to_arrow()) <= told.high
     assert rows.num_rows > 0
+
+
+def test_loading_is_counted_once_and_is_no_question_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = [0]
+    monkeypatch.setattr(lazy.time, "thread_time_ns", lambda: spent[0])
+    monkeypatch.setattr(clock_module, "cpu_ns", lambda: spent[0])
+    clock, before = Clock(Budget(seconds=1.0)), lazy.loading_ns()
+    spent[0] += 5
+    with lazy._counted():
+        spent[0] += 100
+        with lazy._counted():  # a part of that load
+            spent[0] += 1_000
+    spent[0] += 7
+    assert lazy.loading_ns() - before == 1_100
+    assert clock.elapsed == clock.cpu == 12
+
+
+def test_the_first_question_of_a_process_has_its_time_for_itself() -> None:
+    asked = """
+import nile, numpy as np, pyarrow as pa
+db = nile.connect()
+for seed, name in enumerate("ab"):
+    rng = np.random.default_rng(seed)
+    db.register(name, pa.table({"t": np.arange(20_000.0), "k": rng.integers(0, 500, 20_000)}), time="t")
+join = "SELECT a.k FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW '600 s' BUDGET 0.3 SECONDS"
+answer = db.sql(join, costs="machine")
+print(answer.to_arrow().num_rows > 0, answer.budget.cpu_seconds < 0.3)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]

@@ -9,14 +9,21 @@ from typing import TypeVar
 from nile.base.machine import crowd, waited_ns
 from nile.exact.join.threads import cpu_ns
 from nile.preferences.budget import Budget
+from nile.summaries.lazy import loading_ns
 
 __all__ = ["Clock", "timed"]
 
 T = TypeVar("T")
 
 
+def _working() -> int:
+    """ns of CPU of this thread and those that help it, without loading, which is done once and for all questions."""
+    return cpu_ns() - loading_ns()
+
+
 class Clock:
-    """The CPU time of a question since it was asked, but for what lies between `pause` and `resume`: the caller's.
+    """The CPU time of a question since it was asked, but for what lies between `pause` and `resume`: the caller's, and
+    for loading.
 
     limits: whether `elapsed` is what the budget bounds: CPU time, or, with a deadline, which waits for nobody, time by
     the clock on the wall.  CPU time is that of the thread which asks and reads, and of those that help it to
@@ -27,7 +34,7 @@ class Clock:
         self,
         budget: Budget | None,
         *,
-        cpu: Callable[[], int] = cpu_ns,
+        cpu: Callable[[], int] = _working,
         wall: Callable[[], int] = time.perf_counter_ns,
         waited: Callable[[], int] = waited_ns,
         crowd: Callable[[], float] = crowd,
