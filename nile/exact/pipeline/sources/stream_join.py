@@ -50,7 +50,7 @@ class StreamJoining:
     HELD: ClassVar = ("pairs", "windows", "_now", "_place")
     DERIVED: ClassVar = (
         "clock", "plan", "schema", "come", "go", "once", "arrivals", "heads", "_alone", "_rings", "_keys", "_lengths",
-        "_key_counts", "_moved", "_ends", "done",
+        "key_counts", "_moved", "_ends", "done",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +71,7 @@ class StreamJoining:
         self._lengths = [scan.window.ns if isinstance(scan.window, Range) else -1 for scan, _ in (left, right)]
         self._rings, self._keys = self.windows.rings, self.windows.keys
         self._place = np.zeros((2, 3), np.int64)
-        self._key_counts = np.zeros((1, 2), np.int64)
+        self.key_counts = np.zeros((1, 2), np.int64)
         self.heads = [np.full(1, -1, np.int64) for _ in range(2)]
         self.done = EARLIEST
         """The instant it has come to, and is done with, for others that read the same."""
@@ -85,10 +85,6 @@ class StreamJoining:
     def next_of(self, side: int) -> int:
         """The first ordinal of a side that it has not come to."""
         return int(self._place[side, 1])
-
-    def has_keys(self, codes: Array) -> Array:
-        """Whether tuples of keys are in its windows: bool [n]."""
-        return self._key_counts[codes].any(axis=1)
 
     @property
     def left(self) -> list[int]:
@@ -133,7 +129,7 @@ class StreamJoining:
             for own in held[~left].tolist() if self.go else ():
                 if self.once:
                     code = ring.codes[own & ring.mask]
-                    if code >= 0 and (n := int(self._key_counts[code, other])):
+                    if code >= 0 and (n := int(self.key_counts[code, other])):
                         newest = np.array([self.heads[other][code]])
                         told.append(self._rows(*(np.array([own]), newest)[:: 1 - 2 * side]))
                         times.append(n)
@@ -158,15 +154,15 @@ class StreamJoining:
         ring = self._rings[side]
         codes, ts, rows = ring.codes[held & ring.mask], ring.ts[held & ring.mask], ring.rows(held)
         everything = ring.codes[ring.held() & ring.mask]
-        np.subtract.at(self._key_counts, (everything[everything >= 0], side), 1)
+        np.subtract.at(self.key_counts, (everything[everything >= 0], side), 1)
         self.heads[side][:] = -1
         newest = ring.newest
         ring.begin_at(newest - held.shape[0])
         ring.add(ts, rows.columns, codes)
-        kernels.chain(ring.oldest, newest, ring.codes, ring.before, self.heads[side], self._key_counts, side)
+        kernels.chain(ring.oldest, newest, ring.codes, ring.before, self.heads[side], self.key_counts, side)
         gone = everything[everything >= 0]
         if self._keys is not None:
-            self._keys.release(gone[~self._key_counts[gone].any(axis=1)])
+            self._keys.release(gone[~self.key_counts[gone].any(axis=1)])
         self._place[side] = ring.oldest, newest, newest
 
     def _step(self, to: int, never: list[tuple[Array, Any] | None] | None) -> Delta:
@@ -177,13 +173,13 @@ class StreamJoining:
         elif self.windows.to < to:
             self.windows.come_to(to)
         place[0, 2], place[1, 2] = left.newest, right.newest
-        if self._keys is not None and self._key_counts.shape[0] < (room := self._keys.room):
+        if self._keys is not None and self.key_counts.shape[0] < (room := self._keys.room):
             self._make_room(room)
         moved, ends = self._moved, self._ends
         while True:
             n, gone = kernels.moves(
                 to, *self._lengths, left.ts, left.codes, left.before, self.heads[0], right.ts, right.codes,
-                right.before, self.heads[1], self._key_counts, place, self.come, self.go, moved, ends,
+                right.before, self.heads[1], self.key_counts, place, self.come, self.go, moved, ends,
             )  # fmt: skip
             if n >= 0:
                 break
@@ -228,8 +224,8 @@ class StreamJoining:
 
     def _make_room(self, keys: int) -> None:
         """Have room for codes of keys below this."""
-        if self._key_counts.shape[0] < keys:
-            self._key_counts = grown(self._key_counts, keys)
+        if self.key_counts.shape[0] < keys:
+            self.key_counts = grown(self.key_counts, keys)
             self.heads = [grown(each, keys, -1) for each in self.heads]
 
     def _rows(self, left: Array, right: Array) -> Any:
@@ -244,7 +240,7 @@ class StreamJoining:
             self.done = self._now
             self.windows.forget()
             return
-        keys, counts = self._keys, self._key_counts
+        keys, counts = self._keys, self.key_counts
         for ring, last in zip(self._rings, self._place[:, 0].tolist(), strict=True):
             if last > ring.oldest:
                 if keys is not None:
@@ -293,7 +289,7 @@ class StreamJoining:
             first = ring.oldest if self._alone else ring.newest - part.rest()["ts"].shape[0]
             self._place[side] = first, ring.newest, ring.newest
             codes = ring.codes[np.arange(first, ring.newest) & ring.mask]
-            np.add.at(self._key_counts[:, side], codes[codes >= 0], 1)
+            np.add.at(self.key_counts[:, side], codes[codes >= 0], 1)
         if not self._alone:
             self.done = self._now
             self.windows.joins.add(self)
@@ -308,7 +304,7 @@ class StreamJoining:
 
     @property
     def memory(self) -> int:
-        return self.windows.memory + int(self._key_counts.nbytes + sum(each.nbytes for each in self.heads))
+        return self.windows.memory + int(self.key_counts.nbytes + sum(each.nbytes for each in self.heads))
 
 
 class _Arrivals:

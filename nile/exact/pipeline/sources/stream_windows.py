@@ -205,19 +205,18 @@ class Windows:
     def forget(self) -> None:
         """Once all joins are done with one instant: let go of what has left all windows, and of keys of nothing."""
         with self._lock:
-            if all(each.done == self.to for each in self.joins):
+            if self.joins and all(each.done == self.to for each in self.joins):
                 self._forget()
 
     def _forget(self) -> None:
-        for side, ring in enumerate(self.rings):
-            last = min((each.oldest(side) for each in self.joins), default=ring.oldest)
+        """The join whose window of a side is the longest has all tuples of that side that are still to be held."""
+        one, other = (min(self.joins, key=lambda join: join.oldest(side)) for side in range(2))
+        for ring, last in zip(self.rings, (one.oldest(0), other.oldest(1)), strict=True):
             if last > ring.oldest:
                 if self.keys is not None:
                     gone = ring.codes[np.arange(ring.oldest, last) & ring.mask]
-                    gone = np.unique(gone[gone >= 0])
-                    for each in self.joins:
-                        gone = gone[~each.has_keys(gone)]
-                    self.keys.release(gone)
+                    gone = gone[gone >= 0]
+                    self.keys.release(gone[(one.key_counts[gone, 0] == 0) & (other.key_counts[gone, 1] == 0)])
                 ring.oldest = last
                 ring.forget()
 
