@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from nile.operators.common.data import Outputs
 from nile.operators.drive.clock import Clock
+from nile.operators.multiway.outputs import Combinations
 
 __all__ = ["drawn_in_parts"]
 
 Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", covariant=True)
-Found = TypeVar("Found")
+Found = TypeVar("Found", Outputs, Combinations)
 _PARTS, _PASSING = 8, 0.1
 """Parts at the most, and of the time that is left, what going through all tuples again for each may take."""
 _AHEAD = 2.0
-"""Parts that there has to be time for, or the next one is the last."""
+"""Parts that there has to be time for, with what is left to hand out of this one, or it is the last."""
 
 
 class Drawn(Protocol[Out]):
@@ -38,20 +41,26 @@ def drawn_in_parts(
     ns of the clock; rest, passing: ns that are left, and that going through all tuples once takes.
 
     Under a clock it is dealt into parts, every n-th pair of it to each: samples of all pairs, so that each of them
-    tells every total right on average.  Before each one the clock says whether it is the last, which then counts for
-    all that were to come, too.  What a part counts for is known before it is drawn, so the weighted mean of the parts
-    is right on average whenever the last one comes; a sample that was cut off would miss what comes last.
+    tells every total right on average.  A part is held until it is drawn; then the clock says whether it is the last,
+    which counts for all that were to come, too.  Which pairs it has says nothing of that, for each has as many: so the
+    weighted mean of the parts is right on average whenever the last one comes; a sample that was cut off would miss
+    what comes last.  A clock that halts while a part is drawn is seen before it counts for less than it has to.
     """
     parts = 1 if clock is None else max(1, min(_PARTS, int(_PASSING * rest / max(1.0, passing))))
     phase, left_over, took = float(rng.random()), 1.0, 0.0
     order = rng.permutation(parts)  # each part begins anywhere, whichever are drawn
+    began = 0.0 if clock is None else clock.elapsed
     for k in range(parts):
-        began = 0.0 if clock is None else clock.elapsed
-        is_last = k + 1 == parts or (clock is not None and k > 0 and grant - began < _AHEAD * took)
+        drawn = found.drawn(which, rate / parts, weight / rate, float(phase + order[k]) / parts)
+        if clock is None or parts == 1:
+            yield from drawn
+            return
+        held, now = list(drawn), clock.elapsed
+        took, began = max(took, now - began), now
+        is_last = k + 1 == parts or grant - now < _AHEAD * took
         counts_for = left_over if is_last else 1.0 / parts
-        stands_for = counts_for * parts * weight / rate
-        yield from found.drawn(which, rate / parts, stands_for, float(phase + order[k]) / parts)
+        for part in held:
+            yield replace(part, weight=parts * counts_for * part.weight)
         if is_last:
             return
         left_over -= counts_for
-        took = 0.0 if clock is None else max(took, clock.elapsed - began)
