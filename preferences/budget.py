@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
+from nile.preferences.finite import is_finite_number
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BUDGET_UNITS", "Budget", "BudgetReport"]
@@ -111,7 +111,7 @@ class BudgetReport:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return is_finite_number(value) and value > 0
 
 
 def _is_share(value: object) -> bool:
@@ -119,7 +119,7 @@ def _is_share(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and _is_positive(value)
 
 
 # Of each unit: what is needed, whether it is met, what to do, how to say an amount.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from nile.preferences.finite import is_finite_number
 from nile.summaries.errors import BudgetError, ConfigError
 from nile.summaries.estimate import Estimate
 
@@ -29,12 +29,12 @@ class ErrorTarget:
     otherwise: str = "flag"
 
     def __post_init__(self) -> None:
-        if not _is_number(self.error) or not 0.0 < self.error < 1.0:
+        if not is_finite_number(self.error) or not 0.0 < self.error < 1.0:
             raise BudgetError(
                 f"error: needed a share above 0 and below 1, such as 0.01 for one per cent; got {self.error!r}; "
                 "leave it out and ask for budget=1 for the exact answer"
             )
-        if not _is_number(self.confidence) or not 0.5 <= self.confidence < 1.0:
+        if not is_finite_number(self.confidence) or not 0.5 <= self.confidence < 1.0:
             raise ConfigError(
                 f"confidence: needed a probability of 0.5 or more and below 1; got {self.confidence!r}; 0.95 is usual"
             )
@@ -56,7 +56,3 @@ class ErrorTarget:
         that any misses stays within it (union bound).
         """
         return 1.0 - (1.0 - self.confidence) / 2.0**number
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -58,7 +58,7 @@ def parse_duration(value: str | int | float | timedelta, *, where: str) -> int:
         exact = _from_text(value, where)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{where}: needed {_NEEDED}; got {value!r} ({type(value).__name__})")
-    elif not math.isfinite(value):
+    elif isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: needed {_NEEDED}; got {value!r}")
     else:
         exact = Fraction(value) * NS_PER_SECOND

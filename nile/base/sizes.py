@@ -30,7 +30,9 @@ def parse_size(value: int | float | str, *, where: str, least: int = 1) -> int:
     if isinstance(value, str):
         if len(value) <= 40 and (found := _SIZE.fullmatch(value.strip().lower())) and found[2] in _UNITS:
             size = Fraction(found[1].rstrip(".")) * _UNITS[found[2]]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    elif (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and math.isfinite(value)
+    ):
         size = Fraction(value)
     if size is None:
         raise ConfigError(f"{where}: needed {_NEEDED}; got {str(value)[:40]!r}")

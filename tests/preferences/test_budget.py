@@ -46,7 +46,7 @@ def test_a_budget_is_exactly_one_of_five() -> None:
 
 
 @pytest.mark.parametrize("unit", BUDGET_UNITS)
-@pytest.mark.parametrize("amount", [0, -1, math.nan, math.inf, "a lot", True])
+@pytest.mark.parametrize("amount", [0, -1, math.nan, math.inf, 10**400, -(10**400), "a lot", True])
 def test_a_budget_that_is_nothing_is_refused_with_what_is_needed(unit: str, amount: Any) -> None:
     with pytest.raises(BudgetError, match=r"budget: needed .*; got "):
         Budget(**{unit: amount})

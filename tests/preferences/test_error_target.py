@@ -11,13 +11,13 @@ from nile.summaries.errors import BudgetError, ConfigError
 from nile.summaries.estimate import Estimate
 
 
-@pytest.mark.parametrize("error", [0, -0.1, 1.0, math.nan, math.inf, True, "1%"])
+@pytest.mark.parametrize("error", [0, -0.1, 1.0, math.nan, math.inf, 10**400, True, "1%"])
 def test_an_error_outside_its_range_is_refused(error: object) -> None:
     with pytest.raises(BudgetError, match="error: needed a share"):
         ErrorTarget(error)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("confidence", [0.2, 1.0, 95, math.nan])
+@pytest.mark.parametrize("confidence", [0.2, 1.0, 95, math.nan, 10**400])
 def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
     with pytest.raises(ConfigError, match="confidence"):
         ErrorTarget(0.1, confidence)

@@ -42,6 +42,7 @@ def test_sizes_are_read(given: Any, bytes_: int) -> None:
         None,
         float("nan"),
         float("inf"),
+        10**400,
         0,
         "0",
         -5,

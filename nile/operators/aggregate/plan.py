@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from nile.preferences.budget import Budget
 from nile.preferences.error_target import ErrorTarget
+from nile.preferences.finite import is_finite_number
 from nile.pyramid.grid.spec import SLICE
 from nile.summaries.costs import ENGINE, CostTable
 from nile.summaries.errors import BudgetError, ConfigError
@@ -41,9 +41,7 @@ class AggregatePlan:
 
     def __post_init__(self) -> None:
         given = self.budget
-        if given is not None and not (
-            isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given) and given > 0
-        ):
+        if given is not None and not (is_finite_number(given) and given > 0):
             raise BudgetError(
                 f"budget: needed a fraction above 0, such as 0.1 for a tenth of the exact work; got {given!r}; "
                 "leave it out for the exact answer"
