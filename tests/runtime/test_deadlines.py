@@ -1,7 +1,8 @@
-"""Standing joins and selections BY DEADLINE: each push is answered in time, in the order that was asked for."""
+"""Standing joins and selections within time: each push by a deadline, or so much CPU time, in the order asked for."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,11 @@ from nile.execution.live.commits import Commits
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive import live
 from nile.operators.drive.live import LiveRun
-from nile.operators.drive.live_budget import Deadline
+from nile.operators.drive.live_budget import Deadline, Meter, PerTuple, Purse, Share
 from nile.operators.drive.live_join import LiveJoin
+from nile.operators.drive.live_multiway import LiveMultiway
 from nile.preferences.budget import Budget
+from nile.preferences.clock import Pace
 
 SECOND = 10**9
 JOIN = (
@@ -32,6 +35,7 @@ class SlowMachine:
     def __init__(self, unit: float, *, arrival: float = 0.0, hiccup: float = 0.0, seed: int = 0) -> None:
         self.operator: Any = None
         self.now = 0.0
+        self.pushes = 0
         self._unit, self._arrival, self._hiccup = unit, arrival, hiccup
         self._rng = np.random.default_rng(seed)
         self._spent = self._fed = 0.0
@@ -54,15 +58,33 @@ def streams(seed: int, n: int = 3_000, keys: int = 300) -> tuple[tuple[np.ndarra
     return tuple(made)
 
 
+def timed(unit: str, seconds: float, clock: SlowMachine, steps: int) -> tuple[Budget, Purse]:
+    """So much for each push, by this clock, whatever the time is of."""
+    if unit == "deadline":
+        return Budget(deadline=seconds), Deadline(seconds, clock)
+    if unit == "seconds_per_tuple":
+        each = seconds * steps / sum(len(ts) for ts, _ in streams(7))
+        return Budget(seconds_per_tuple=each), PerTuple(each, clock)
+    return Budget(share=0.25), Share(0.25, clock, lambda: int(4 * SECOND * seconds * clock.pushes))
+
+
 def run(
-    preference: str, seconds: float, clock: SlowMachine, *, seed: int = 0, window: int = 60, steps: int = 40
+    preference: str,
+    seconds: float,
+    clock: SlowMachine,
+    *,
+    seed: int = 0,
+    window: int = 60,
+    steps: int = 40,
+    unit: str = "deadline",
 ) -> tuple[list[tuple[int, int]], float, list[float], LiveJoin]:
     """(pairs, sum of weights, ns each push took, the join)."""
-    plan = JoinPlan(window=window * SECOND, budget=Budget(deadline=seconds), preference=preference, seed=seed)
-    join = LiveJoin(plan)
+    budget, purse = timed(unit, seconds, clock, steps)
+    pace = Pace("data") if unit == "share" else Pace()
+    join = LiveJoin(JoinPlan(window=window * SECOND, budget=budget, preference=preference, seed=seed, pace=pace))
     clock.operator = join
     driver: LiveRun[Any] = LiveRun(join)
-    driver._meter = Deadline(seconds, clock)
+    driver._meter = Meter(purse)
     pairs, weight, took = [], 0.0, []
     sides = streams(7)
     for end in np.linspace(0, 600 * SECOND, steps + 1)[1:]:
@@ -70,6 +92,7 @@ def run(
         ts, keys = zip(*((ts[:k], key.slice(0, k)) for (ts, key), k in zip(sides, cut, strict=True)), strict=True)
         sides = tuple((ts[k:], key.slice(k)) for (ts, key), k in zip(sides, cut, strict=True))
         began = clock.now
+        clock.pushes += 1
         for found in driver.take(ts, keys, int(began)):
             pairs += zip(found.left.tolist(), found.right.tolist(), strict=True)
             weight += float(np.sum(found.weight))
@@ -78,8 +101,9 @@ def run(
         for found in driver.take((np.zeros(0, np.int64),) * 2, (pa.array([], pa.int64()),) * 2):
             pairs += zip(found.left.tolist(), found.right.tolist(), strict=True)
             weight += float(np.sum(found.weight))
-    assert driver.budget.unit == "deadline"
-    assert driver.budget.spent >= max(took) / SECOND - 1e-9
+    assert driver.budget.unit == unit
+    if unit == "deadline":
+        assert driver.budget.spent >= max(took) / SECOND - 1e-9
     return pairs, weight, took, join
 
 
@@ -110,13 +134,16 @@ def test_pushes_are_answered_in_time_and_more_time_finds_no_less(preference: str
         assert found[0] == found[-1] > 0
 
 
-@pytest.mark.parametrize("seconds", [0.0004, 0.001, 0.004])
-def test_a_sample_is_right_on_average_whatever_the_clock_does(seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [("deadline", 0.004), *itertools.product(["deadline", "seconds_per_tuple", "share"], [0.0004, 0.001])],
+)
+def test_a_sample_is_right_on_average_whatever_the_clock_does(unit: str, seconds: float) -> None:
     truth = len(exact())
     told, covered = [], 0
     for seed in range(60):
         clock = SlowMachine(3.0, arrival=10.0, hiccup=0.5 * seconds * SECOND, seed=seed)
-        _, weight, _, join = run("weighted", seconds, clock, seed=seed, steps=20)
+        _, weight, _, join = run("weighted", seconds, clock, seed=seed, steps=20, unit=unit)
         told.append(weight / truth)
         covered += join.estimate.covers(truth)
     assert min(told) < max(told)
@@ -124,8 +151,52 @@ def test_a_sample_is_right_on_average_whatever_the_clock_does(seconds: float) ->
     assert covered >= 54
 
 
-def test_a_sample_with_time_for_all_is_all() -> None:
-    pairs, weight, _, _ = run("weighted", 1.0, SlowMachine(1.0))
+def test_a_sample_of_three_streams_is_right_on_average_within_cpu_time() -> None:
+    rng = np.random.default_rng(3)
+    sides = [
+        (np.sort(rng.integers(0, 600 * SECOND, 500)), pa.array(rng.zipf(1.3, 500) % 100, pa.int64())) for _ in range(3)
+    ]
+    told, covered, truth = [], 0, 0
+    for seed in range(60):
+        plan = JoinPlan(window=60 * SECOND, budget=Budget(seconds_per_tuple=2e-6), preference="weighted", seed=seed)
+        join = LiveMultiway(plan, 3)
+        clock = SlowMachine(1.0, arrival=10.0, hiccup=100_000.0, seed=seed)
+        clock.operator = join
+        driver: LiveRun[Any] = LiveRun(join)
+        driver._meter = Meter(PerTuple(2e-6, clock))
+        weight, began = 0.0, [0, 0, 0]
+        for until in np.linspace(0, 600 * SECOND, 21)[1:]:
+            ends = [int(np.searchsorted(ts, until, side="right")) for ts, _ in sides]
+            came = tuple(ts[a:b] for (ts, _), a, b in zip(sides, began, ends, strict=True))
+            keys = tuple(key.slice(a, b - a) for (_, key), a, b in zip(sides, began, ends, strict=True))
+            weight += sum(float(np.sum(found.weight)) for found in driver.take(came, keys))
+            began = ends
+        truth = join.matches
+        told.append(weight / truth)
+        covered += join.estimate.covers(truth)
+    assert truth > 10_000
+    assert min(told) < max(told)
+    assert np.mean(told) == pytest.approx(1.0, abs=3.5 * np.std(told) / 60**0.5)
+    assert covered >= 54
+
+
+@pytest.mark.parametrize("unit", ["seconds_per_tuple", "share"])
+def test_more_cpu_time_finds_more_and_no_more_than_it_is_used(unit: str) -> None:
+    truth, found = exact(), []
+    for seconds in (0.00003, 0.0003, 0.001, 1.0):
+        clock = SlowMachine(0.5, arrival=20.0)
+        pairs, _, took, _ = run("desc", seconds, clock, unit=unit)
+        assert len(set(pairs)) == len(pairs)
+        assert set(pairs) <= truth
+        assert sum(took) <= 1.1 * 40 * max(seconds, 0.0001) * SECOND
+        found.append(len(pairs))
+    assert found == sorted(found)
+    assert found[0] < found[-1] == len(truth)
+
+
+@pytest.mark.parametrize("unit", ["deadline", "seconds_per_tuple", "share"])
+def test_a_sample_with_time_for_all_is_all(unit: str) -> None:
+    pairs, weight, _, _ = run("weighted", 1.0, SlowMachine(1.0), unit=unit)
     assert set(pairs) == exact()
     assert weight == len(pairs)
 

@@ -1,7 +1,7 @@
 """An operator over live streams: what has come is pushed, and it is driven as far as its budget goes.
 
-One driver whatever the number of streams: a fraction is counted by kernels, a deadline buys one of what each push
-brings, another budget is metered, quantum by quantum (`nile.operators.drive.live_budget`).
+One driver whatever the number of streams: a fraction is counted by kernels, time buys one of what each push brings
+(`nile.operators.drive.live_budget`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from nile.exact.state.held import Held, State
 from nile.operators.common.contract import LiveOperator, Out
-from nile.operators.drive.live_budget import QUANTUM, Deadline, Meter, meter_of
+from nile.operators.drive.live_budget import meter_of
 from nile.operators.drive.metered import load_kernels, report_of
 from nile.preferences.budget import Budget, BudgetReport
 from nile.summaries.heavy import pa
@@ -31,8 +31,7 @@ class LiveRun(Generic[Out]):
 
     def __init__(self, operator: LiveOperator[Out]) -> None:
         self.operator = operator
-        seconds = None if operator.plan.budget is None else operator.plan.budget.deadline
-        self._meter = meter_of(operator.plan) if seconds is None else Deadline(seconds)
+        self._meter = meter_of(operator.plan)
         if self._meter is not None:
             load_kernels(operator.example())  # so that loading is not charged
 
@@ -47,26 +46,12 @@ class LiveRun(Generic[Out]):
         operator, meter, came = self.operator, self._meter, sum(each.shape[0] for each in ts)
         if not came and (meter is None or not operator.fed):
             return
-        if isinstance(meter, Deadline):
+        if meter is not None:
             yield from meter.take(operator, ts, keys, began)
             return
-        if came:
-            operator.push(ts, keys)
-        if meter is None:
-            yield from operator.advance(operator.arrivals)
-        elif not came:
-            yield from self._metered(meter, operator.fed)
-        while meter is not None and operator.fed < operator.arrivals:
-            yield from self._metered(meter, min(operator.arrivals, operator.fed + QUANTUM))
-        if came:
-            operator.let_go()
-
-    def _metered(self, meter: Meter, end: int) -> Iterator[Out]:
-        """One quantum, up to arrival `end`, for what the meter gives."""
-        credit = meter.begin(self.operator, end - self.operator.fed)
-        found = list(self.operator.advance(end, credit=credit))
-        meter.end(self.operator)
-        yield from found
+        operator.push(ts, keys)
+        yield from operator.advance(operator.arrivals)
+        operator.let_go()
 
     @property
     def budget(self) -> BudgetReport:

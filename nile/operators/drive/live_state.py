@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
+from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.join.outcome import codes_of
 from nile.preferences import state as st
 from nile.preferences.queue import LIMIT, new_queue
@@ -173,6 +174,7 @@ def restored(join: LiveJoin, held: Held, keys: tuple[pa.Array, ...]) -> None:
             held.refuse(f"the {name} of this query", "another")
     if not held.has("follower"):  # an older one promised, and what it promised waits in its queue
         join.join.follow(None)
+        join.sample = LiveSample(join.plan.window, met=join.sampled)
     fed, last = held.integer("fed", 0, MOST), held.integer_or_none("last")
     whole = held.array("whole", "int64", state.whole.shape).copy()
     real = finite(held, "real", state.real.shape)

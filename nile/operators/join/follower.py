@@ -31,9 +31,9 @@ _FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
 def is_followed(plan: JoinPlan) -> bool:
     """Whether a live plan asks for pairs drawn at rates that follow grants.
 
-    Those of a fraction alone tell much, and of a deadline, which is one of what comes with each push.
+    Those of a fraction tell how much; time buys one of what comes with each push.
     """
-    return plan.output == "pairs" and _follows(plan, ("fraction", "deadline"))
+    return plan.output == "pairs" and _follows(plan, ("fraction", "deadline", "seconds_per_tuple", "share"))
 
 
 def draws_ranges(plan: JoinPlan) -> bool:

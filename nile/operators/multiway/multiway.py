@@ -85,7 +85,8 @@ class MultiwayJoin:
         ranged = draws_ranges(plan) and n > 0 and data.costs is not None
         self.dealt = 1.0
         """What grants are multiplied by, of which rates know nothing."""
-        self.followed = (is_followed(plan) or ranged or (is_timed(plan) and plan.output == "pairs")) and not self._plain
+        followed = is_followed(plan) and (n == 0 or not plan.pace.is_replay)  # a replay's credit comes by the clock
+        self.followed = (followed or ranged or (is_timed(plan) and plan.output == "pairs")) and not self._plain
         sketched = plan.guide == "countsketch" and not (self._plain or ranged) and lent is None
         self.state = initial_state(
             plan, self.store, sketched=sketched, streams=data.streams, keys=data.hashes.shape[0], arrivals=n,
