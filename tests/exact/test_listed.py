@@ -51,6 +51,28 @@ def test_the_pairs_and_their_order_are_those_of_brute_force(seed: int, monkeypat
         assert [(int(a), int(b)) for block in blocks for a, b in block] == _brute(ts, codes, reach)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_pairs_are_those_of_brute_force_where_more_leave_at_once_than_a_batch_holds(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(listed, "_ROOM", 1 << int(rng.integers(4, 16)))
+    ends = (0, np.iinfo(np.int64).min, np.iinfo(np.int64).max - 50_000)
+    first = ends[seed % 3]
+    ts, codes = [], []
+    for _ in range(2):  # bursts far apart, of one stream or both, and between them a few
+        n = int(rng.integers(300, 1_200))
+        steps = rng.choice([0, 1, 2_000], n, p=[0.5, 0.495, 0.005])
+        ts.append(first + np.minimum(np.cumsum(steps), 49_999))
+        codes.append(rng.integers(-1, 200, n))
+    for window in (0, 3, 900, 3_000, np.iinfo(np.int64).max, -1):
+        found = [
+            (int(a), int(b)) for block in Lists((ts[0], ts[1]), (codes[0], codes[1]), window).pairs() for a, b in block
+        ]
+        whole = (ts[0].astype(object), ts[1].astype(object))  # differences of times that no int64 holds
+        assert found == _brute(whole, (codes[0], codes[1]), window)
+
+
 @pytest.mark.parametrize("way", ["lists", "chains"])
 def test_pairs_that_are_only_looked_at_lie_in_the_place_of_those_before_and_those_kept_stay(
     way: str, monkeypatch: pytest.MonkeyPatch

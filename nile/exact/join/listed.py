@@ -156,7 +156,9 @@ class Lists:
         if words is not None:  # they are read in the order of the lists, where by ordinals they lie anywhere
             self._at = words.of
         kind = np.int32 if words is None else np.int64
-        self.listed = (roomy(self._ts[0].shape[0], kind), roomy(self._ts[1].shape[0], kind))
+        lefts = self._ts[0].shape[0]
+        self._listed = roomy(lefts + self._ts[1].shape[0], kind)
+        self.listed = (self._listed[:lefts], self._listed[lefts:])
         each(lambda *given: kernels.place_keys(*given, self.listed[given[2]], self._at[given[2]]))
         return words, pairs
 
@@ -255,14 +257,24 @@ class Lists:
     def _worked(self, slices: list[Slice], place: _Place, make: Callable[[Array], T], kept: bool) -> Iterator[T | None]:
         """What is made of the pairs of slices, in order; None behind each of them."""
         kernels = _kernels()
-        rows, progress = place.rows, place.progress
+        rows, progress = place.rows.reshape(-1), place.progress
         room = Room(2, _ROOM if sum(each.shape[0] for each in self._ts) > _ROOM >> 4 else _ROOM >> 4, kept=kept)
+        batch = np.empty((8, kernels.ROOM), np.int64)
         for one in slices:
             self._pass(one, place)
             while (progress[:2] < one.end).any():
                 out = room.next()
                 written = kernels.write_pairs(
-                    *self._ts, *self._codes, *one.end, self._window, rows, *self.listed, *self._at, progress, *out
+                    *self._ts,
+                    *self._codes,
+                    *one.end,
+                    self._window,
+                    rows,
+                    self._listed,
+                    *self._at,
+                    progress,
+                    batch,
+                    out,
                 )
                 if written:
                     yield make(room.block(written))
