@@ -13,10 +13,12 @@ from nile.streams.source import CountedSource
 from nile.summaries.errors import BudgetError
 from nile.summaries.key_types import is_hashed
 
-__all__ = ["INSTEAD", "refuse_below_a_pass", "too_little"]
+__all__ = ["AGAIN", "INSTEAD", "refuse_below_a_pass", "too_little"]
 
 INSTEAD = ", or say strategy='summary', which only estimates how many there are"
 """What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
+AGAIN = ", or ask again if this was the first query of the process, which loads code within its time"
+"""What else one may do where the least was measured: loading took seconds of a deadline, a pass over it thousandths."""
 _ROOM = 1.1
 """How much more than the prices say is told to be enough."""
 

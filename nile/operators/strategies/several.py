@@ -20,7 +20,7 @@ from nile.operators.strategies.by_key import best_first
 from nile.operators.strategies.choice import pace_of
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import reading
-from nile.operators.strategies.least import too_little
+from nile.operators.strategies.least import AGAIN, too_little
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.tested import asking
 from nile.preferences.key_sample import KeySample
@@ -156,7 +156,7 @@ class TimedCombinations:
         self._written = 0.0
         pace = pace_of(self._clock, self._read)
         if self._clock.elapsed + pace * self._counting > self._grant:
-            raise too_little(self._clock.elapsed + pace * self._counting, self._tuples, plan.budget)
+            raise too_little(self._clock.elapsed + pace * self._counting, self._tuples, plan.budget, AGAIN)
 
     def run(self) -> Iterator[Combinations]:
         """Combinations, in batches of up to 65,536."""
