@@ -224,6 +224,7 @@ def test_a_subscription_decides_what_of_it_is_state() -> None:
         "_plan",
         "_tail",
         "_changes",
+        "_mended",
         "paused",
         "_backlog",
     }

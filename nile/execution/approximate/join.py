@@ -32,7 +32,6 @@ from nile.sql.plan import AggregateItem, Field, Filter, Join, Limit, Query, Stre
 from nile.sql.statements import CreateSummary
 from nile.summaries.errors import BudgetError, NotYet
 from nile.summaries.heavy import pa, pc
-from nile.summaries.key_types import is_hashed
 
 __all__ = [
     "ApproximateHome",
@@ -151,8 +150,8 @@ class PreferredJoin:
         for stream, place in zip(self.streams, self.bound.places, strict=True):
             key, time = (f"{stream.alias}.{name}" for name in (place.key, stream.time))
             others = [f for f in stream.fields if f.name != key and not (f.name == time and f.type in _TIMES)]
-            kinds = [is_hashed(field.type) for field in others]
-            counted.append((kinds.count(False), kinds.count(True)))
+            numbers = sum(pa.types.is_primitive(field.type) for field in others)
+            counted.append((numbers, len(others) - numbers))
         return tuple(counted)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
