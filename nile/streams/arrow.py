@@ -165,13 +165,18 @@ def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
         ) from None
 
 
+def has_columns(data: Any) -> bool:
+    """Whether something hands itself out as Arrow columns."""
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
 def _item(item: Any, number: int, name: str) -> pa.Table:
     where, item = f"{name}: item {number}", rows_together(item)
     if isinstance(item, Mapping):
         return _as_table(item, where)
     if isinstance(item, pa.Table):
         return item
-    if hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__"):
+    if has_columns(item):
         with_rows = _reader(item, where)
         return pa.Table.from_batches(_read(with_rows, where), schema=with_rows.schema)
     raise SourceError(

@@ -22,7 +22,7 @@ from nile.exact.state.lent import counted
 from nile.expressions.conditions import Condition
 from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
-from nile.streams.arrow import ArrowSource, IterableSource, arrays_of, rows_together
+from nile.streams.arrow import ArrowSource, IterableSource, arrays_of, has_columns, rows_together
 from nile.streams.live_state import Position, content_of, read_position
 from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
@@ -299,11 +299,9 @@ class LiveStream:
             return
         where = f"stream '{self.name}', push"
         data = rows_together(data)
-        has_columns = (
-            isinstance(data, dict) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
-        )
         try:
-            source = ArrowSource(data, name=where) if has_columns else IterableSource(data, name=where)
+            made = ArrowSource if isinstance(data, dict) or has_columns(data) else IterableSource
+            source = made(data, name=where)
         except TypeError:
             raise SourceError(
                 f"{where}: needed a record batch, a table, a DataFrame or a dict of columns; got {type(data).__name__}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from nile.base.raw import RawBatch
 from nile.pyramid.lake.lake import LakeStream
-from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, rows_together
+from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, has_columns, rows_together
 from nile.streams.awaited import awaited
 from nile.streams.files.csv import CsvSource, type_alike
 from nile.streams.files.folders import FolderColumns, files_below
@@ -70,7 +70,7 @@ def open_source(data: Any, *, name: str) -> Source:
     frame = frame_of(data)
     if frame is not None:
         return FrameSource(frame, name=name)
-    if isinstance(data, Mapping) or _has_columns(data):
+    if isinstance(data, Mapping) or has_columns(data):
         return ArrowSource(data, name=name)
     if hasattr(data, "batches") and isinstance(data, Source) and not isinstance(data, type):
         return data
@@ -85,10 +85,6 @@ def open_source(data: Any, *, name: str) -> Source:
         f"{name}: needed a path to a .parquet or .csv file, an Arrow table or reader, a DataFrame, a dict of columns, "
         f"rows as dicts, an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
     )
-
-
-def _has_columns(data: Any) -> bool:
-    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
 def _made(data: Any, name: str) -> Source:

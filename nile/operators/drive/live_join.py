@@ -26,9 +26,9 @@ from nile.operators.common.growing import grown, rows_at
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.drive.live_estimate import LiveSample
-from nile.operators.drive.live_parts import checked, no_input
+from nile.operators.drive.live_parts import Afforded, checked, no_input
 from nile.operators.drive.live_state import captured, restored
-from nile.operators.join.follower import Follower, follow_share, is_followed
+from nile.operators.join.follower import Follower, is_followed
 from nile.operators.join.join import PromisingJoin
 from nile.preferences import state as st
 from nile.preferences.clock import exact_costs
@@ -51,13 +51,15 @@ Array = np.ndarray[Any, Any]
 _LEAST_KEYS = 4096
 
 
-class LiveJoin:
+class LiveJoin(Afforded):
     """One plan over two live streams: `push` what has come, `advance`, and get what is found.
 
     The same tuples give the same outputs, weights and figures as `PromisingJoin` gives for them as finite streams,
     however they are cut into pushes.  Range records are expanded at once.  Raises NotYet for a method other than
     `nile` and for a replay, ConfigError for a plan without a window.
     """
+
+    join: PromisingJoin
 
     def __init__(self, plan: JoinPlan, hasher: KeyHasher = PUBLIC) -> None:
         self.plan = checked(plan)
@@ -103,26 +105,6 @@ class LiveJoin:
         """The join's."""
         return self.join.stores
 
-    @property
-    def arrivals(self) -> int:
-        """Tuples pushed, both streams together."""
-        return self.join.arrivals
-
-    @property
-    def fed(self) -> int:
-        """Arrivals it has gone on to."""
-        return self.join.fed
-
-    @property
-    def spent(self) -> float:
-        """Spent so far, in units of the cost table."""
-        return self.join.spent
-
-    @property
-    def credit(self) -> float:
-        """Granted and not yet spent, in units of the cost table."""
-        return self.join.credit
-
     def example(self) -> PromisingJoin:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
         example = self.join.example()
@@ -165,22 +147,6 @@ class LiveJoin:
                 self._sample_of(outputs)
             self.found += pairs.left.shape[0]
             yield pairs
-
-    @property
-    def to_come(self) -> float:
-        """What arrivals that it has not gone on to will grant, in units of the cost table."""
-        return float(self.join.granted(self.fed, self.arrivals).sum()) / UNIT
-
-    def take_back(self, units: float) -> None:
-        """So much less credit; below 0: more."""
-        self.state.real[st.CREDIT] -= UNIT * units
-
-    def afford(self, end: int, share: float, planned: float) -> None:
-        """Those up to `end` grant a share of it (`nile.operators.common.contract`)."""
-        self.join.granted(self.fed, end)[:] *= share
-        if self.follower is not None:
-            follow_share(self.state, self.plan.fraction * planned)
-            self.follower.dealt(share / planned, 1.0)
 
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget keys that went with what a window cannot reach."""
@@ -283,6 +249,14 @@ class LiveJoin:
     def follower(self) -> Follower | None:
         """What draws the sample, where rates follow grants."""
         return self.join.sampler if isinstance(self.join.sampler, Follower) else None
+
+    @property
+    def _follows(self) -> bool:
+        return self.follower is not None
+
+    def _deal(self, share: float) -> None:
+        assert self.follower is not None
+        self.follower.dealt(share, 1.0)
 
     def times_of(self, side: int, ordinals: Array) -> Array:
         """When tuples of a stream that are held came: int64 [n] ns."""

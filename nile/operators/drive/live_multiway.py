@@ -27,8 +27,7 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT, samples
 from nile.operators.drive.live_estimate import LiveSample
 from nile.operators.drive.live_multiway_state import captured, restored
-from nile.operators.drive.live_parts import checked
-from nile.operators.join.follower import follow_share
+from nile.operators.drive.live_parts import Afforded, checked
 from nile.operators.multiway.multiway import Combinations, MultiwayFigures, MultiwayInput, MultiwayJoin
 from nile.operators.multiway.start import buys_everything
 from nile.preferences import state as st
@@ -55,7 +54,7 @@ _LEAST_KEYS = 4096
 _MOST = 2.0**53
 
 
-class LiveMultiway:
+class LiveMultiway(Afforded):
     """One plan over n live streams: `push` what has come, `advance`, and get what is found.
 
     The same tuples give the same outputs, weights and figures as `MultiwayJoin` gives for them as finite streams,
@@ -64,6 +63,8 @@ class LiveMultiway:
     within: which combinations lie in such windows, by their times (int64 [c, n] ns): bool [c].
     Raises NotYet for a method other than `nile` and a replay, ConfigError for a plan without a window.
     """
+
+    join: MultiwayJoin
 
     def __init__(
         self,
@@ -105,26 +106,6 @@ class LiveMultiway:
         """Combinations that the exact answer has so far, a condition over several streams left aside."""
         self.found = 0
         """Combinations found so far."""
-
-    @property
-    def arrivals(self) -> int:
-        """Tuples pushed, all streams together."""
-        return self.join.store.tuples
-
-    @property
-    def fed(self) -> int:
-        """Arrivals it has gone on to."""
-        return self.join.fed
-
-    @property
-    def spent(self) -> float:
-        """Spent so far, in units of the cost table."""
-        return self.join.spent
-
-    @property
-    def credit(self) -> float:
-        """Granted and not yet spent, in units of the cost table."""
-        return self.join.credit
 
     def example(self) -> MultiwayJoin:
         """One of the same plan over a small input, whose run loads every kernel that this one's will."""
@@ -234,22 +215,6 @@ class LiveMultiway:
             self.join.state.real[[st.CREDIT, st.GRANTED]] += more
         return kept
 
-    @property
-    def to_come(self) -> float:
-        """What arrivals that it has not gone on to will grant, in units of the cost table."""
-        return float(self.join.granted(self.fed, self.arrivals).sum()) / UNIT
-
-    def take_back(self, units: float) -> None:
-        """So much less credit; below 0: more."""
-        self.join.state.real[st.CREDIT] -= UNIT * units
-
-    def afford(self, end: int, share: float, planned: float) -> None:
-        """Those up to `end` grant a share of it (`nile.operators.common.contract`)."""
-        self.join.granted(self.fed, end)[:] *= share
-        if self.join.followed:
-            follow_share(self.join.state, self.plan.fraction * planned)
-            self.join.dealt = share / planned
-
     def let_go(self) -> None:
         """All that was pushed has been advanced to: forget what a window cannot reach, and keys that went with it."""
         if self.sampled:
@@ -345,6 +310,13 @@ class LiveMultiway:
             waits = not (self.join.followed and self.plan.output == "pairs") and whole[st.APPLIED] < whole[st.ARRIVED]
             return replace(told, high=math.inf) if waits else told  # tuples that wait for credit stand in no weight
         return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
+
+    @property
+    def _follows(self) -> bool:
+        return self.join.followed
+
+    def _deal(self, share: float) -> None:
+        self.join.dealt = share
 
     @property
     def last(self) -> int | None:

@@ -1,15 +1,20 @@
-"""What plans a live join takes, and the input that it begins with."""
+"""What live joins have in common: plans that they take, the input that they begin with, and how they are paid."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from nile.operators.common.start import UNIT
+from nile.operators.join.follower import follow_share
 from nile.summaries.errors import ConfigError, NotYet
 from nile.summaries.hashing import Encoded
 
-__all__ = ["checked", "no_input"]
+__all__ = ["Afforded", "checked", "no_input"]
 
 
 def checked(plan: JoinPlan) -> JoinPlan:
@@ -29,6 +34,61 @@ def checked(plan: JoinPlan) -> JoinPlan:
             "streams for good; say WINDOW"
         )
     return plan
+
+
+class Afforded(ABC):
+    """What a live join does for those who buy it a fraction push by push (`nile.operators.common.contract`).
+
+    plan, join: what was asked, and the operator that it is fed to.
+    """
+
+    plan: JoinPlan
+    join: Any
+
+    @property
+    def arrivals(self) -> int:
+        """Tuples pushed, all streams together."""
+        return int(self.join.arrivals)
+
+    @property
+    def fed(self) -> int:
+        """Arrivals it has gone on to."""
+        return int(self.join.fed)
+
+    @property
+    def spent(self) -> float:
+        """Spent so far, in units of the cost table."""
+        return float(self.join.spent)
+
+    @property
+    def credit(self) -> float:
+        """Granted and not yet spent, in units of the cost table."""
+        return float(self.join.credit)
+
+    @property
+    def to_come(self) -> float:
+        """What arrivals that it has not gone on to will grant, in units of the cost table."""
+        return float(self.join.granted(self.fed, self.arrivals).sum()) / UNIT
+
+    def take_back(self, units: float) -> None:
+        """So much less credit; below 0: more."""
+        self.join.take_back(units)
+
+    def afford(self, end: int, share: float, planned: float) -> None:
+        """Those up to `end` grant a share of it."""
+        self.join.granted(self.fed, end)[:] *= share
+        if self._follows:
+            follow_share(self.join.state, self.plan.fraction * planned)
+            self._deal(share / planned)
+
+    @property
+    @abstractmethod
+    def _follows(self) -> bool:
+        """Whether rates follow grants."""
+
+    @abstractmethod
+    def _deal(self, share: float) -> None:
+        """Grants are multiplied by a share of which rates know nothing."""
 
 
 def no_input() -> JoinInput:

@@ -11,6 +11,7 @@ from nile.operators.common.contract import Kept
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.example import example_pair
 from nile.operators.common.figures import JoinFigures
+from nile.operators.common.granting import Granting
 from nile.operators.common.growing import grown, renumber_store, rows_at
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.ruling import after_asking
@@ -46,7 +47,7 @@ Array = np.ndarray[Any, Any]
 _ROOM = 1 << 16
 
 
-class PromisingJoin:
+class PromisingJoin(Granting):
     """One run of a JoinPlan over one JoinInput: feed, step, collect.
 
     `run` yields Outputs as they are found; `figures` says what it cost.  Same plan and input, same bytes,
@@ -57,6 +58,7 @@ class PromisingJoin:
     """
 
     _ranges: RangeProbe | None = None
+    state: st.State
     sampler: Sampler | Follower | None = None  # of a sample that was planned, or whose rates follow
 
     def __init__(
@@ -142,15 +144,10 @@ class PromisingJoin:
         return self._fed
 
     @property
-    def spent(self) -> float:
-        """What has been spent so far, in units of the cost table."""
-        return float(self.state.real[st.SPENT]) / UNIT
-
-    @property
     def credit(self) -> float:
         """What is granted and not yet spent, in units of the cost table."""
         self._settle()
-        return float(self.state.real[st.CREDIT]) / UNIT
+        return super().credit
 
     def _settle(self) -> None:
         """Bring up to date what was granted, and the credit."""
@@ -233,15 +230,6 @@ class PromisingJoin:
         """The streams of arrivals that have not been dealt with: int8 [n]."""
         gone = int(self.state.whole[st.ARRIVALS_GONE])
         return self._order[int(self.state.whole[st.APPLIED]) - gone : self._fed - gone]
-
-    def grant(self, first: int, amounts: Array) -> None:
-        """What arrivals from `first` on grant, in hundredths: float64 [n]."""
-        self.granted(first, first + amounts.shape[0])[:] = amounts
-
-    def granted(self, first: int, end: int) -> Array:
-        """What arrivals from `first` to `end` grant, in hundredths: float64 [n], to be written to."""
-        gone = int(self.state.whole[st.ARRIVALS_GONE])
-        return self._grant[first - gone : end - gone]
 
     def renumber(self, alive: Array, code_of: Array) -> None:
         """Give the keys of codes `alive` the codes 0, 1, ...; code_of: as `renumber_store` takes it."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.summaries.kernels import kernel
+from nile.summaries.kernels import inlined, kernel
 
 __all__ = ["Records", "Streams", "like_keys", "write_ranges"]
 
@@ -58,6 +58,19 @@ def like_keys(code: Array, at: Array, like: Array) -> None:
             like[code[i]] = at[i] if named else i
 
 
+@inlined
+def _expired(ts: np.int64, window: int, when: Array, code: Array, gone: Any, came: Any, rows: Array, at: int) -> Any:
+    """Count, in column `at` of the rows of their keys, tuples that have left the window; returns the first that has
+    not.  ts: now; when, code: of their stream; gone, came: those that left before, and that came."""
+    if window >= 0:
+        since = ts - window if ts >= _LEAST + window else _LEAST
+        while gone < came and when[gone] < since:
+            if code[gone] >= 0:
+                rows[code[gone], at] += 1
+            gone += 1
+    return gone
+
+
 @kernel
 def write_ranges(
     streams: Streams, left_end: int, right_end: int, window: int, rows: Array, progress: Array, out: Records
@@ -80,12 +93,7 @@ def write_ranges(
     while at < room and (i < n or j < m):
         if j == m or (i < n and left_ts[i] <= right_ts[j]):
             ts, code = left_ts[i], left_code[i]
-            if window >= 0:
-                since = ts - window if ts >= _LEAST + window else _LEAST
-                while right_gone < j and right_ts[right_gone] < since:
-                    if right_code[right_gone] >= 0:
-                        rows[right_code[right_gone], 3] += 1
-                    right_gone += 1
+            right_gone = _expired(ts, window, right_ts, right_code, right_gone, j, rows, 3)
             if code >= 0:
                 told = left_at[i] if named else np.int64(i)
                 first, end = np.int64(rows[code, 3]), np.int64(rows[code, 1])
@@ -97,12 +105,7 @@ def write_ranges(
             i += 1
         else:
             ts, code = right_ts[j], right_code[j]
-            if window >= 0:
-                since = ts - window if ts >= _LEAST + window else _LEAST
-                while left_gone < i and left_ts[left_gone] < since:
-                    if left_code[left_gone] >= 0:
-                        rows[left_code[left_gone], 2] += 1
-                    left_gone += 1
+            left_gone = _expired(ts, window, left_ts, left_code, left_gone, i, rows, 2)
             if code >= 0:
                 first, end = np.int64(rows[code, 2]), np.int64(rows[code, 0])
                 rows[code, 1] += 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nile.operators.common.example import example_keys, example_plan, example_times
+from nile.operators.common.granting import Granting
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.join.follower import draws_ranges, expect, is_followed, is_timed
@@ -49,7 +50,7 @@ _ROOM = 1 << 16
 _NO_FLOOR = -1e300
 
 
-class MultiwayJoin:
+class MultiwayJoin(Granting):
     """One run of a JoinPlan over one MultiwayInput.
 
     `run` yields Combinations as they are found; `figures` says what it cost.  Same plan and input, same bytes,
@@ -147,16 +148,6 @@ class MultiwayJoin:
         """How many arrivals have been fed."""
         return self._fed
 
-    @property
-    def spent(self) -> float:
-        """What has been spent so far, in units of the cost table."""
-        return float(self.state.real[st.SPENT]) / UNIT
-
-    @property
-    def credit(self) -> float:
-        """What is granted and not yet spent, in units of the cost table."""
-        return float(self.state.real[st.CREDIT]) / UNIT
-
     def advance(self, end: int, *, credit: float | None = None) -> Iterator[Combinations]:
         """Go on to arrival `end` of the merged input.
 
@@ -226,15 +217,6 @@ class MultiwayJoin:
         self._grant = np.concatenate([self._grant[applied - gone :], np.zeros(ts.shape[0])])
         self._hashes = _at_least_one(hashes)
         self._put(ts, stream, key)
-
-    def grant(self, first: int, amounts: Array) -> None:
-        """What arrivals from `first` on grant, in hundredths: float64 [n]."""
-        self.granted(first, first + amounts.shape[0])[:] = amounts
-
-    def granted(self, first: int, end: int) -> Array:
-        """What arrivals from `first` to `end` grant, in hundredths: float64 [n], to be written to."""
-        gone = int(self.state.whole[st.ARRIVALS_GONE])
-        return self._grant[first - gone : end - gone]
 
     def _put(self, ts: Array, stream: Array, key: Array) -> None:
         """Arrivals into the store: keyed by (key, stream), hashed alike."""
