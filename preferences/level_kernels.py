@@ -29,6 +29,7 @@ _EARLY = 0.0625  # of the first window, in which the grant to come cannot be tol
 _PROMISED = 4.0  # how much more a promised output counts than one to come: few may be left when the input ends
 _MEMORY = 4  # looks that a mean reaches back
 _LOOKS = 16  # looks that the pace is a mean of
+_AMPLE = 1.25
 _USED_UP = 0.9
 
 
@@ -178,6 +179,20 @@ def _is_light(st: Clocked, granted: float) -> bool:
         return False
     matching = granted / st.real[js.FRACTION] - st.prices[js.P_INSERT] - st.prices[js.P_LOOKUP]
     return matching <= 0.5 * st.setting[js.CAP] * st.prices[js.P_EMIT]  # type: ignore[no-any-return]
+
+
+@part
+def can_keep_all(st: Clocked, taking: float) -> bool:
+    """asc: whether the grant takes every tuple in, at `taking` each, heavy keys too: then none is turned away.
+
+    A key that is turned away is not known to be rare again until its window has passed, which costs outliers.
+    """
+    if st.setting[js.GUIDE] != js.DIRECTORY or st.setting[js.SHARED] or st.setting[js.REPLAYED]:
+        return False
+    granted = st.real[js.PER_ARRIVAL]
+    if st.whole[js.CONTROLS] == 0:  # nobody has looked yet
+        granted = st.real[js.GRANTED] / max(1.0, np.float64(st.whole[js.ARRIVED]))
+    return st.real[js.ADMISSION] >= 1.0 and granted >= _AMPLE * taking  # type: ignore[no-any-return]
 
 
 @part

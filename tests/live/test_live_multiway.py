@@ -61,6 +61,21 @@ def test_budgets_by_the_clock_buy_combinations_of_the_exact_answer(where: str) -
             assert set(got) == truth
 
 
+@pytest.mark.parametrize("streams", [2, 3])
+def test_with_time_to_spare_asc_misses_no_outlier_of_keys_that_were_frequent(streams: int) -> None:
+    tables = tables_of(61, (3_000,) * streams, keys=100)
+    query = text("asc", streams, 20, "AND a.price < b.price")
+    found = {}
+    for budget in (1.0, nile.Budget(seconds_per_tuple=1.0)):
+        db = opened(tables)
+        standing = db.subscribe(query, budget=budget)
+        push_all(db, tables, 3, 500)
+        standing.close()
+        found[budget] = sorted(members(pa.Table.from_batches(standing.poll(), standing.schema), streams))
+    assert len(found[1.0]) > 100
+    assert found[nile.Budget(seconds_per_tuple=1.0)] == found[1.0]
+
+
 @pytest.mark.parametrize("entries", [0, 1, 4_096, 4_097, 20_000])
 def test_a_queue_that_is_put_back_has_every_entry_in_its_place(entries: int) -> None:
     entry = np.zeros((entries, queue_kernels.ENTRY_FIELDS), np.int64)

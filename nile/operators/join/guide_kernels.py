@@ -26,7 +26,6 @@ Array = np.ndarray[Any, Any]
 _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 _PLENTY_FOREVER = 256  # without a window: what waits does not expire, and may all be served before the input ends
-_AMPLE = 1.25
 _ENOUGH = 0.25  # of a node's time in the window: without fade it is read as a whole, in place of a descent
 _WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
@@ -306,21 +305,6 @@ def rare_region(
         return
     klass = queue.CLASSES - 1 - min(count, queue.CLASSES - 1)
     _queue_region(st, q, klass, side, ordinal, ts, low, high, js.RESOLVED, 1.0, 0.0)
-
-
-@part
-def can_keep_all(st: State) -> bool:
-    """asc: whether the grant pays for taking every tuple in, heavy keys too: then none is turned away.
-
-    A key that is turned away is not known to be rare again until its window has passed, which costs outliers.
-    """
-    if st.setting[js.GUIDE] != js.DIRECTORY or st.setting[js.SHARED] or st.setting[js.REPLAYED]:
-        return False
-    taking = st.prices[js.P_INSERT] + 3.0 * st.real[js.BOUNDS]
-    granted = st.real[js.PER_ARRIVAL]
-    if st.whole[js.CONTROLS] == 0:  # nobody has looked yet
-        granted = st.real[js.GRANTED] / max(1.0, np.float64(st.whole[js.ARRIVED]))
-    return st.real[js.ADMISSION] >= 1.0 and granted >= _AMPLE * taking  # type: ignore[no-any-return]
 
 
 @part

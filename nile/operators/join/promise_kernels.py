@@ -20,7 +20,6 @@ from nile.operators.join.guide_kernels import (
     ALONE,
     HEAVY,
     LIGHT,
-    can_keep_all,
     densest_regions,
     rare_region,
     sampled_region,
@@ -30,7 +29,7 @@ from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.admission_kernels import adjust_admission
 from nile.preferences.arrival_kernels import held_at, kept_share, passed, pay_insert, take_arrival, unit
-from nile.preferences.level_kernels import allow, is_outputs_turn
+from nile.preferences.level_kernels import allow, can_keep_all, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.slot_kernels import is_thinned, picks_slots, save_up, see, slot_of
 from nile.preferences.state import Output, State
@@ -116,7 +115,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, st: State, q: Queu
     if st.setting[js.GUIDE] == js.COUNTSKETCH and not shared:
         count_in(own, side, ordinal, ts, own.hash[at], st, is_worth_a_turn(own, side, st))
     said = LIGHT
-    if preference == js.ASC and not can_keep_all(st):
+    if preference == js.ASC and not can_keep_all(st, st.prices[js.P_INSERT] + 3.0 * st.real[js.BOUNDS]):
         said = weigh(own, other, ordinal, code, ts, st)
     if said == HEAVY:
         if not shared:

@@ -43,7 +43,7 @@ from nile.operators.multiway.state import Output, State
 from nile.preferences import queue_kernels as queue
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import kept_share, pay_hit, since_of, take_arrival, unit
-from nile.preferences.level_kernels import allow, is_outputs_turn
+from nile.preferences.level_kernels import allow, can_keep_all, is_outputs_turn
 from nile.preferences.queue_kernels import Queue
 from nile.preferences.upkeep_kernels import (
     close_slice,
@@ -133,7 +133,8 @@ def _take_rare(s: Side, lent: Grids, hashes: Array, a: int, level: float, st: St
     if st.setting[js.GUIDE] == js.DIRECTORY:
         total = look_up(s, a, s.zone[ga.KEPT_FROM], True, st)
         count = standing(s, a, st) + 1
-        said = HEAVY if count > 2 * st.setting[js.CAP] else LIGHT
+        taking = st.prices[js.P_INSERT] + (st.entry.shape[0] - 1) * st.prices[js.P_LOOKUP]
+        said = HEAVY if count > 2 * st.setting[js.CAP] and not can_keep_all(st, taking) else LIGHT
     else:
         said = weigh(s, lent, hashes, a, st)
     if said == HEAVY:
