@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
-from nile.preferences.finite import is_finite_number
+from nile.preferences.finite import is_finite_number, plain_number
 from nile.summaries.errors import BudgetError
 
 __all__ = ["BUDGET_UNITS", "Budget", "BudgetReport"]
@@ -46,7 +46,8 @@ class Budget:
                 "tenth of the exact work"
             )
         unit = given[0]
-        value = getattr(self, unit)
+        value = plain_number(getattr(self, unit))
+        object.__setattr__(self, unit, value)
         if not _NEEDED[unit][1](value):
             raise BudgetError(f"budget: needed {_NEEDED[unit][0]}; got {value!r}; {_NEEDED[unit][2]}")
 

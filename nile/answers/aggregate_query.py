@@ -39,7 +39,7 @@ class AggregateQuery:
 
     def within(self, window: str | float | timedelta | None) -> Self:
         """WINDOW: only tuples at most this much older than the last one, both ends included; None: all."""
-        length = None if window is None else parse_duration(window, where="window")
+        length = None if window is None else parse_duration(window, where="window", least=0)
         return replace(self, bound=replace(self.bound, window=length))
 
     def between(self, begin: Any, end: Any) -> Self:

@@ -53,10 +53,10 @@ def counted_numbers(
     exact = joined.exact
     batches = [_named(side, alias, answer.key) for side, alias in zip(joined.streams, aliases, strict=True)]
     grouping = {name for value in by for name in value.columns}
-    bases = []
-    for each in aggregates:
-        needed = grouping.union(each.columns)
-        bases.append(next((k for k, batch in enumerate(batches) if needed <= set(batch.schema.names)), None))
+    bases = [
+        next((k for k, batch in enumerate(batches) if needed <= set(batch.schema.names)), None)
+        for needed in [grouping.union(each.columns) for each in aggregates] or [grouping]
+    ]
     if None in bases or (by and len(set(bases)) > 1):
         return None
     used = sorted({base for base in bases if base is not None})
@@ -72,7 +72,7 @@ def counted_numbers(
         own, groups, labels = grouped(by, columns, _PLACE)
         group[only][kept] = own
     numbers = []
-    for each, base in zip(aggregates, bases, strict=True):
+    for each, base in zip(aggregates, bases, strict=bool(aggregates)):
         assert base is not None
         numbers.append(_numbers(each, batches[base], group[base], groups, weights[base]))
     return groups, labels, numbers

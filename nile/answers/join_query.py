@@ -87,7 +87,7 @@ class JoinQuery:
 
     def within(self, window: str | float | timedelta | None) -> Self:
         """WINDOW: tuples at most this far apart in time, ends included ("1 hour", seconds); None: no limit."""
-        return self._with(window=None if window is None else parse_duration(window, where="window"))
+        return self._with(window=None if window is None else parse_duration(window, where="window", least=0))
 
     def prefer(self, preference: str, *, fade: float = 1.0, outlier_cap: int = 4) -> Self:
         """WITH PREFERENCE desc | weighted | asc, FADE FACTOR fade; outlier_cap: the most tuples of a rare key.

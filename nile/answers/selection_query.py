@@ -39,7 +39,7 @@ class SelectionQuery:
 
     def within(self, window: str | float | timedelta | None) -> Self:
         """WINDOW: how long a selected tuple stays valid ("1 hour", seconds); None: a filter, nothing expires."""
-        return self._with(window=None if window is None else parse_duration(window, where="window"))
+        return self._with(window=None if window is None else parse_duration(window, where="window", least=0))
 
     def prefer(self, preference: str, *, by: str = "share") -> Self:
         """WITH PREFERENCE desc | asc: regions by their promise; weighted: of every region the same share.

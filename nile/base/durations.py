@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
+from nile.preferences.finite import plain_number
 from nile.summaries.errors import ConfigError
 
 NS_PER_SECOND = 1_000_000_000
@@ -41,30 +42,32 @@ _SPELLINGS: dict[str, str] = {
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _PART = re.compile(rf"({_NUMBER})\s*([a-zµμ]+)\s*,?\s*(?:and\s+)?")
 _PLAIN = re.compile(_NUMBER)
-_NEEDED = "a duration above 0 and up to 73 years: a number of seconds, or text like '6 hours', '100 ms', '1 h 30 min'"
+_WRITTEN = "up to 73 years: a number of seconds, or text like '6 hours', '100 ms', '1 h 30 min'"
 
 
-def parse_duration(value: str | int | float | timedelta, *, where: str) -> int:
-    """The duration `value` in nanoseconds (int, 1..MAX_DURATION).
+def parse_duration(value: str | int | float | timedelta, *, where: str, least: int = 1) -> int:
+    """The duration `value` in nanoseconds (int, least..MAX_DURATION).
 
     Numbers, and text that is only a number, are seconds; text carries units from nanoseconds to weeks
     ("6 hours", "100 ms", "1h30min"). Fractions are exact and rounded to whole nanoseconds at the end.
-    Months and years have no fixed length and are refused. `where` names the setting in messages.
+    Months and years have no fixed length and are refused. `where` names the setting in messages; `least` is 0 or 1.
     Raises ConfigError.
     """
+    needed = f"{where}: needed a duration {'above 0' if least else 'of 0 or more'} and {_WRITTEN}"
+    value = plain_number(value)
     if isinstance(value, timedelta):
         exact = Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds) * 1_000
     elif isinstance(value, str):
-        exact = _from_text(value, where)
+        exact = _from_text(value, needed)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{where}: needed {_NEEDED}; got {value!r} ({type(value).__name__})")
+        raise ConfigError(f"{needed}; got {value!r} ({type(value).__name__})")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}: needed {_NEEDED}; got {value!r}")
+        raise ConfigError(f"{needed}; got {value!r}")
     else:
         exact = Fraction(value) * NS_PER_SECOND
     nanoseconds = round(exact)
-    if not 1 <= nanoseconds <= MAX_DURATION:
-        raise ConfigError(f"{where}: needed {_NEEDED}; got {value!r}")
+    if not least <= nanoseconds <= MAX_DURATION or (exact and not nanoseconds):
+        raise ConfigError(f"{needed}; got {value!r}")
     return nanoseconds
 
 
@@ -88,10 +91,10 @@ def format_duration(ns: int) -> str:
     return sign + " ".join(parts)
 
 
-def _from_text(text: str, where: str) -> Fraction:
+def _from_text(text: str, needed: str) -> Fraction:
     cleaned = text.strip().lower()
     if len(cleaned) > 100:
-        raise ConfigError(f"{where}: needed {_NEEDED}; got {len(text)} characters of text")
+        raise ConfigError(f"{needed}; got {len(text)} characters of text")
     if _PLAIN.fullmatch(cleaned):
         return Fraction(cleaned.rstrip(".")) * NS_PER_SECOND
     total, position = Fraction(0), 0
@@ -99,11 +102,11 @@ def _from_text(text: str, where: str) -> Fraction:
         part = _PART.match(cleaned, position)
         unit = _SPELLINGS.get(part[2]) if part else None
         if part is None or unit is None:
-            raise ConfigError(f"{where}: needed {_NEEDED}; got {text!r}{_hint(cleaned)}")
+            raise ConfigError(f"{needed}; got {text!r}{_hint(cleaned)}")
         total += Fraction(part[1].rstrip(".")) * _UNITS[unit]
         position = part.end()
     if position == 0:
-        raise ConfigError(f"{where}: needed {_NEEDED}; got {text!r}")
+        raise ConfigError(f"{needed}; got {text!r}")
     return total
 
 

@@ -140,7 +140,7 @@ def stream_definition(
             f"{place}, idle: needed a lateness, since what comes after a silence may be late; got none; declare one"
         )
     lateness, keep, idle = (
-        None if given is None else parse_duration(given, where=f"{place}, {what}")
+        None if given is None else parse_duration(given, where=f"{place}, {what}", least=int(what != "lateness"))
         for what, given in (("lateness", lateness), ("keep", keep), ("idle", idle))
     )
     if not isinstance(stamp, bool):

@@ -217,7 +217,7 @@ class Registry(SummaryNames):
                     "check its bounds",
                     stacklevel=5,
                 )
-        late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness")
+        late = None if lateness is None else parse_duration(lateness, where=f"stream '{name}', lateness", least=0)
         entered = Registered(opened, time, late, condition, self._path_of(source), source)
         if not replace and name in self._held and not self._held[name].stands_for(entered):
             raise ConfigError(

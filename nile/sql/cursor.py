@@ -121,7 +121,7 @@ class Cursor:
         self.at += 1
         return token.text
 
-    def duration(self, what: str) -> int:
+    def duration(self, what: str, *, least: int = 1) -> int:
         """A duration in ns: seconds, '1 hour', 1 HOUR, INTERVAL '1 hour' or a parameter."""
         start = self.start
         self.take("INTERVAL")
@@ -139,7 +139,7 @@ class Cursor:
         else:
             given = self._written_duration(what)
         try:
-            return parse_duration(given, where=what)
+            return parse_duration(given, where=what, least=least)
         except ConfigError as error:
             raise Fault(str(error), start) from None
 

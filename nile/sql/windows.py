@@ -31,4 +31,4 @@ nanoseconds as of a multiple of a slide, or all that is kept."""
 
 def is_plain(window: StreamWindow) -> TypeGuard[int | None]:
     """Whether a window is a length of time or all that is kept, which every engine knows."""
-    return window is None or (isinstance(window, int) and window > 0)
+    return window is None or (isinstance(window, int) and window >= 0)

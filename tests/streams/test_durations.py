@@ -1,5 +1,7 @@
 from datetime import timedelta
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +97,16 @@ def test_a_duration_is_written_in_the_units_people_use(ns: int, expected: str) -
 @given(st.integers(1, MAX_DURATION))
 def test_what_is_written_reads_back_to_the_nanosecond(ns: int) -> None:
     assert parse_duration(format_duration(ns), where="window") == ns
+
+
+@pytest.mark.parametrize("none", [0, 0.0, "0", "0 s", timedelta(0), np.int64(0)])
+def test_nothing_is_a_duration_where_that_means_something(none: Any) -> None:
+    assert parse_duration(none, where="lateness", least=0) == 0
+    for bad in (-1, "-1 s", 1e-10, "soon", float("nan")):
+        with pytest.raises(ConfigError, match=r"^lateness: needed a duration of 0 or more"):
+            parse_duration(bad, where="lateness", least=0)
+
+
+def test_numbers_of_numpy_are_seconds_as_others_are() -> None:
+    given = [parse_duration(one, where="window") for one in (np.float32(0.5), np.int16(2), np.float64(0.1))]
+    assert given == [SECOND // 2, 2 * SECOND, SECOND // 10]

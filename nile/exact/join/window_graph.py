@@ -101,9 +101,9 @@ class WindowGraph:
                     f"window graph: needed one {word} between two streams; got {pair} {both}; keep the one you mean"
                 )
             seen.add(frozenset((i, j)))
-            if isinstance(window, bool) or not isinstance(window, int | np.integer) or window <= 0:
+            if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 0:
                 raise ConfigError(
-                    f"window graph, {word} {pair}: needed a window of whole nanoseconds above 0; got {window!r}; "
+                    f"window graph, {word} {pair}: needed a window of whole nanoseconds, 0 or more; got {window!r}; "
                     "write 60_000_000_000 for a minute"
                 )
             if window >= 1 << 62:

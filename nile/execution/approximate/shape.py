@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nile.execution.values import all_of
 from nile.expressions.tree import Node, rename
-from nile.sql.plan import Filter, Group, Join, Limit, Plan, Project, Sort, Stream
+from nile.sql.plan import Distinct, Filter, Group, Join, Limit, Plan, Project, Sort, Stream
 from nile.summaries.errors import NotYet
 
 __all__ = ["Shape", "shape_of"]
@@ -39,6 +39,9 @@ def shape_of(plan: Plan) -> Shape:
     while isinstance(plan, Filter | Project):
         above.append(plan)
         plan = plan.input
+    distinct = isinstance(plan, Distinct) and isinstance(plan.input, Project)
+    if isinstance(plan, Distinct) and isinstance(plan.input, Project):  # each row once: a group of all its columns
+        plan = Group(plan.input.input, plan.input.items, ())
     if isinstance(plan, Group):
         where, names, core = _flattened(plan.input)
         group = replace(
@@ -49,6 +52,11 @@ def shape_of(plan: Plan) -> Shape:
                 for each in plan.aggregates
             ),
         )
+        if distinct and not isinstance(core, Join):
+            raise NotYet(
+                "approximate DISTINCT: needed a join, of whose outputs each row comes once; got one stream, of which "
+                "a row that was not looked at may be another; leave out WITH PREFERENCE and BUDGET, or DISTINCT"
+            )
         return Shape(tuple(top), tuple(above), group, where, core)
     if isinstance(plan, Stream | Join):
         return Shape(tuple(top), tuple(above), None, None, plan)

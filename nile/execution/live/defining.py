@@ -24,7 +24,7 @@ from nile.preferences.budget import Budget
 from nile.sql.plan import Every, OnClose, Query, ToStream, leaves_of
 from nile.sql.text import query_text
 from nile.streams.live import LiveStream
-from nile.summaries.errors import ConfigError
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["Asked", "asked_for", "check_remembered"]
 
@@ -111,6 +111,11 @@ def _asked(query: Query, options: Options, name: str | None) -> Asked:
 def _approximate(query: Query, options: Options, name: str | None) -> Asked:
     """WITH PREFERENCE inside a BUDGET, which goes into the text."""
     if isinstance(options.budget, Budget):
+        if query.budget is not None:
+            raise BudgetError(
+                f"standing query, budget: needed one; got {Budget.of(*query.budget)} in the statement, and "
+                f"{options.budget} beside it; leave one of them out"
+            )
         query = replace(query, budget=(options.budget.unit, options.budget.amount))
         options = replace(options, budget=None)
     definition = QueryDefinition(query_text(query), approximate=options.said())

@@ -118,7 +118,7 @@ class QueryBuilder:
         if (length is None) == (not pairs):
             raise ConfigError(f"{word.lower()}: needed one length, or lengths of pairs; got both or none; give one")
         if length is not None:
-            return self._clause(word, _duration(length, word.lower()))
+            return self._clause(word, _duration(length, word.lower(), least=0))
         names = [self._name(at) for at in range(len(self.sources))]
         parts = []
         for pair, given in pairs.items():
@@ -129,7 +129,7 @@ class QueryBuilder:
                     f"{names[0]}_{names[-1]}='1 hour'"
                 )
             a, b = found[0]
-            parts.append(f"({identifier(a)}, {identifier(b)}) = {_duration(given, word.lower())}")
+            parts.append(f"({identifier(a)}, {identifier(b)}) = {_duration(given, word.lower(), least=0)}")
         return self._clause(word, " AND ".join(parts))
 
     def _clause(self, word: str, text: str) -> QueryBuilder:
@@ -282,5 +282,5 @@ def _all(conditions: Sequence[str]) -> str:
     return conditions[0] if len(conditions) == 1 else " AND ".join(f"({each})" for each in conditions)
 
 
-def _duration(given: Duration, where: str) -> str:
-    return text_literal(format_duration(parse_duration(given, where=where)))
+def _duration(given: Duration, where: str, least: int = 1) -> str:
+    return text_literal(format_duration(parse_duration(given, where=where, least=least)))

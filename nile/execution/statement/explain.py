@@ -18,6 +18,7 @@ from nile.execution.reading import own_condition
 from nile.execution.statement.expected import Expected, expected
 from nile.execution.statement.shapes import foreseen, taken
 from nile.expressions.tree import Node
+from nile.preferences.budget import Budget
 from nile.sql import plan as ops
 from nile.sql.expression_text import aggregate_text, expression_text, identifier
 from nile.sql.plan import Plan, Query, Stream, inputs_of
@@ -106,7 +107,7 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained
         values["preference"] = preference_text(query.preference)
         lines.append(preference_text(query.preference))
     if query.budget is not None:
-        lines.append(f"budget: {query.budget[1]:g} {query.budget[0]}")
+        lines.append(f"budget: {Budget.of(*query.budget)}")
     if query.error is not None:
         lines.append(f"error {query.error[0]:g} at confidence {query.error[1]:g}, otherwise {query.error[2]}")
     operator = prepared.operator.explain().split("\n")
@@ -115,7 +116,8 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained
     if run is None or run.answer is None:
         return Explained(_fitting(lines), values)
     budget = run.budget
-    lines.append(f"asked {budget.asked:g} {budget.unit}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
+    asked = Budget.of(budget.unit, budget.asked)
+    lines.append(f"asked {asked}, spent {budget.spent:.6g} ({budget.fraction:.6g} of the exact)")
     figures = asdict(run.answer.figures)
     counts = ("arrivals", "admitted", "outputs", "regions", "pruned", "zones")
     told = [f"{name} {figures[name]:,}" for name in counts if name in figures]

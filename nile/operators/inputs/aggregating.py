@@ -155,7 +155,7 @@ def _interval(ts: Array, between: tuple[int | None, int | None], window: int | N
         return (first, max(first, last)), 1.0
     now = int(ts[last - 1])
     first = max(first, int(np.searchsorted(ts, now - window, side="left")))
-    return (first, max(first, last)), min(1.0, (now - int(ts[0])) / window)
+    return (first, max(first, last)), min(1.0, (now - int(ts[0])) / window) if window else 1.0
 
 
 def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, int, dict[str, pa.Array]]:

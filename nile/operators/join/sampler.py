@@ -139,7 +139,7 @@ class Sampler:
         drawing = strata.cost - strata.taking + (0.0 if phases is None else phases.handed)
         firm, held = strata.firm & (not ranges), strata.held * (not ranges)
         to_come, held = planned_from(plan, data, begins, ends, strata.taking + price * sampled, drawing, held)
-        cells = cells_of_plan(phases, float(_span(data) if plan.window is None else plan.window))
+        cells = cells_of_plan(phases, float(_span(data) if plan.window is None else max(1, plan.window)))
         if not ranges:
             scan = None if phases is None else float(prices[st.P_SCAN])
             to_come += kept_back(taking, emitting, scan, strata.level.shape[1], cells["cells"].shape[0])
@@ -237,7 +237,7 @@ def _closeness(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array) -> A
     times = data.times()
     for segment, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         span = max(1.0, float(times[max(begin, end - 1)]) - float(times[begin]))
-        x = plan.window / span
+        x = max(1, plan.window) / span
         out[segment] = 1.0 if x >= 1.0 and segment == 0 else (2.0 * x - x * x if segment == 0 else 2.0 * x)
     return out
 

@@ -178,7 +178,7 @@ class Partition:
                 each.name, each.schema, each.time, lateness=each.lateness, where=each.where, keep=SHORTEST
             )
         self._lateness = {
-            each.name: 0 if each.lateness is None else parse_duration(each.lateness, where=f"stream '{each.name}'")
+            each.name: parse_duration(each.lateness or 0, where=f"stream '{each.name}'", least=0)
             for each in asked.streams
         }
         held = None if state is None else unpack(state, where="state of a part of a standing query")

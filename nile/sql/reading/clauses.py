@@ -288,7 +288,7 @@ class _Splitter:
         cursor.need(clause)
         if cursor.word() != "(":
             cursor.take("=")
-            self._said = replace(self._said, window=cursor.duration("WINDOW"))
+            self._said = replace(self._said, window=cursor.duration("WINDOW", least=0))
             return
         pairs = [self._pair()]
         while self._another(clause):
@@ -316,7 +316,7 @@ class _Splitter:
         cursor.need(",")
         right = cursor.name("a stream").text
         cursor.need(")", "=")
-        return PairWindow(left, right, cursor.duration("WINDOW"), start)
+        return PairWindow(left, right, cursor.duration("WINDOW", least=0), start)
 
     def _budget(self) -> None:
         cursor = self._cursor

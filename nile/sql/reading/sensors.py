@@ -49,7 +49,7 @@ def read_sensors(cursor: Cursor, name: str, replace: bool) -> CreateSensors:
             source, registered = read_place(cursor)
         elif cursor.take("LATENESS"):
             cursor.take("=")
-            lateness = once(lateness, cursor.duration("LATENESS"), "LATENESS", start)
+            lateness = once(lateness, cursor.duration("LATENESS", least=0), "LATENESS", start)
         elif cursor.take("IDLE"):
             cursor.take("=")
             idle = once(idle, cursor.duration("IDLE"), "IDLE", start)

@@ -61,7 +61,7 @@ def _settings(cursor: Cursor, text: str, known: tuple[str, ...], columns: Sequen
     found: dict[str, Any] = {}
     readers: dict[str, tuple[str, Callable[[], Any]]] = {
         "TIMESTAMP BY": ("time", lambda: _column(cursor, "TIMESTAMP BY", columns)),
-        "LATENESS": ("lateness", lambda: _duration(cursor, "LATENESS")),
+        "LATENESS": ("lateness", lambda: _duration(cursor, "LATENESS", least=0)),
         "KEEP": ("keep", lambda: _duration(cursor, "KEEP")),
         "IDLE": ("idle", lambda: _duration(cursor, "IDLE")),
         "EVENT ID": ("event_id", lambda: _column(cursor, "EVENT ID", columns)),
@@ -83,9 +83,9 @@ def _shown(clause: str) -> str:
     return clause + needs.get(clause, " d")
 
 
-def _duration(cursor: Cursor, clause: str) -> int:
+def _duration(cursor: Cursor, clause: str, least: int = 1) -> int:
     cursor.take("=")
-    return cursor.duration(clause)
+    return cursor.duration(clause, least=least)
 
 
 def _column(cursor: Cursor, clause: str, columns: Sequence[str]) -> str:
