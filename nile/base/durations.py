@@ -7,7 +7,8 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from nile.preferences.finite import plain_number
+import numpy as np
+
 from nile.summaries.errors import ConfigError
 
 NS_PER_SECOND = 1_000_000_000
@@ -54,7 +55,8 @@ def parse_duration(value: str | int | float | timedelta, *, where: str, least: i
     Raises ConfigError.
     """
     needed = f"{where}: needed a duration {'above 0' if least else 'of 0 or more'} and {_WRITTEN}"
-    value = plain_number(value)
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
     if isinstance(value, timedelta):
         exact = Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds) * 1_000
     elif isinstance(value, str):
