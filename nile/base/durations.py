@@ -6,6 +6,7 @@ import math
 import re
 from datetime import timedelta
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -55,18 +56,19 @@ def parse_duration(value: str | int | float | timedelta, *, where: str, least: i
     Raises ConfigError.
     """
     needed = f"{where}: needed a duration {'above 0' if least else 'of 0 or more'} and {_WRITTEN}"
-    if isinstance(value, np.integer | np.floating):
-        value = value.item()
-    if isinstance(value, timedelta):
-        exact = Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds) * 1_000
-    elif isinstance(value, str):
-        exact = _from_text(value, needed)
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{needed}; got {value!r} ({type(value).__name__})")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{needed}; got {value!r}")
+    given: Any = value
+    if isinstance(given, np.integer | np.floating):
+        given = given.item()
+    if isinstance(given, timedelta):
+        exact = Fraction((given.days * 86_400 + given.seconds) * 1_000_000 + given.microseconds) * 1_000
+    elif isinstance(given, str):
+        exact = _from_text(given, needed)
+    elif isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise ConfigError(f"{needed}; got {given!r} ({type(given).__name__})")
+    elif isinstance(given, float) and not math.isfinite(given):
+        raise ConfigError(f"{needed}; got {given!r}")
     else:
-        exact = Fraction(value) * NS_PER_SECOND
+        exact = Fraction(given) * NS_PER_SECOND
     nanoseconds = round(exact)
     if not least <= nanoseconds <= MAX_DURATION or (exact and not nanoseconds):
         raise ConfigError(f"{needed}; got {value!r}")
