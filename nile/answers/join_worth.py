@@ -18,6 +18,7 @@ from nile.operators.common.total_bounds import TotalBounds, total_bounds
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
+from nile.operators.multiway.drawn import DrawnCombinations
 from nile.operators.multiway.ranked import RankedCombinations
 from nile.operators.strategies.ranked import RankedJoin
 from nile.preferences.budget import BudgetReport
@@ -28,8 +29,8 @@ from nile.summaries.estimate import Estimate
 __all__ = ["JoinWorth"]
 
 _AT_ONCE = 1 << 20  # tuples whose sketches take some 40 ms: no one has to ask for these
-_RANKED = (RankedJoin, RankedCombinations)
-"""Joins that give their outputs in order, and count them first."""
+_COUNTED = (RankedJoin, RankedCombinations, DrawnCombinations)
+"""Joins that count their outputs before they make any."""
 
 
 class JoinWorth(Answer):
@@ -66,7 +67,7 @@ class JoinWorth(Answer):
     @property
     def _known(self) -> int | None:
         """How many outputs there are, where that is known without finding them."""
-        if isinstance(self._reader, _RANKED):
+        if isinstance(self._reader, _COUNTED):
             return self._reader.whole
         plan = self.plan
         whole = plan.is_exact and plan.preference != "asc" and self._streams.has_ranges
@@ -83,8 +84,8 @@ class JoinWorth(Answer):
         A full answer knows, and is counted without being made; others run to their end.  A weighted one is a sample:
         the sum of its weights, with a 95 % interval from the spread by key, and, where keys were dropped, room for a
         heavy one among them (`operators.key_sample`; not certified: what was not seen cannot be known).  desc and asc
-        pick their tuples, which is not a random sample, nor are the first outputs of n streams under a budget in
-        outputs: what they found is a guaranteed lower bound and nothing more.
+        pick their tuples, which is not a random sample, nor are the first range records of n streams under a budget
+        in outputs: what they found is a guaranteed lower bound and nothing more.
         """
         known = self._known
         if known is not None:
@@ -133,7 +134,7 @@ class JoinWorth(Answer):
         """Asked and spent, in the unit asked in and as a share of the exact cost.  Runs the query to its end."""
         self._finish()
         told = report_of(self.plan.budget, self._metered, self._reader.figures)
-        if isinstance(self._reader, _RANKED) and told.unit == "outputs":
+        if isinstance(self._reader, _COUNTED) and told.unit == "outputs":
             told = replace(told, spent=float(self._found.outputs))
         if self.clock is None:
             return told

@@ -19,6 +19,7 @@ from nile.operators.drive.metered import MeteredRun
 from nile.operators.inputs.multiway import MultiwayJoinable
 from nile.operators.inputs.ruling import Partners, lent_grids
 from nile.operators.join.chain_join import is_chain_join
+from nile.operators.multiway.drawn import DrawnCombinations, draws_outputs
 from nile.operators.multiway.exact import ExactCombinations
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin, buys_everything
 from nile.operators.multiway.ranked import RankedCombinations, best_combinations
@@ -78,6 +79,9 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
             self._join, running = standing
         elif can_rank(plan) and plan.fraction >= 1.0:
             self._join = RankedCombinations(plan, joined)
+            running = self._join.run()
+        elif draws_outputs(plan):
+            self._join = DrawnCombinations(plan, joined)
             running = self._join.run()
         elif is_chain_join(plan):
             self._join = ExactCombinations(plan, joined)

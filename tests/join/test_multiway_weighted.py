@@ -82,3 +82,36 @@ def test_rates_that_are_planned_can_be_paid_and_leave_nothing_that_is_free() -> 
         spent = level * kept * taking * (key >= 0).sum() + level * kept**streams * rate * emitting.sum()
         assert spent <= granted or rate == 1e-9 or emitting.sum() == 0.0
     assert planned(np.ones(10), np.zeros(10, int), 1e9, 1.0, 1.0, 3) == (1.0, 1.0, 1.0)
+
+
+PLAIN = {**WINDOWS, "condition": "AND a.n <= b.n WINDOW 20", "nothing": "AND a.n < 0 - b.n WINDOW 20"}
+
+
+@pytest.mark.parametrize("shape", sorted(PLAIN))
+@pytest.mark.parametrize("asked", [1, 30, 1_000_000])
+def test_a_sample_of_so_many_outputs_is_drawn_evenly_from_all(shape: str, asked: int) -> None:
+    db = database(120, 12, 0.0)
+    exact = [tuple(row.values()) for row in db.sql(BASE + PLAIN[shape]).to_arrow().to_pylist()]
+    place = {each: at for at, each in enumerate(sorted(exact))}
+    means = []
+    for seed in range(40 if asked < len(exact) else 1):
+        result = db.sql(f"{BASE} {PLAIN[shape]} WITH PREFERENCE weighted a.item BUDGET {asked} OUTPUTS", seed=seed)
+        rows = result.to_arrow()
+        drawn = [place[each] for each in zip(*(rows.column(name).to_pylist() for name in "xyz"), strict=True)]
+        assert len(set(drawn)) == len(drawn) == min(asked, len(exact)) == result.budget.spent
+        weights = rows.column("_weight").to_numpy()
+        assert weights == pytest.approx(len(exact) / max(1, len(drawn)))
+        assert result.estimate == nile.Estimate.exact(float(len(exact)))
+        assert not result.warnings
+        means.append(float(np.mean(drawn)) if drawn else 0.0)
+    whole = max(1, len(exact))
+    error = np.sqrt((whole**2 - 1) / 12 / (min(asked, whole) * len(means)))
+    assert abs(np.mean(means) - (whole - 1) / 2 * bool(exact)) <= DEVIATIONS * error
+
+
+def test_aggregates_of_so_many_outputs_stand_for_all_pairs() -> None:
+    db = database(400, 60, 1.4)
+    plain = "FROM sa a, sb b WHERE a.item = b.item AND a.n < b.n WINDOW 20"
+    exact = len(db.sql(f"SELECT a.n {plain}"))
+    told = db.sql(f"SELECT count(*) AS pairs {plain} WITH PREFERENCE weighted a.item BUDGET 50 OUTPUTS")
+    assert told.fetchall() == [(exact,)]

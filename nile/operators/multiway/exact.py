@@ -33,6 +33,10 @@ class Joined(Protocol):
     def passes(self) -> Callable[[Array], Array] | None:
         """Which combinations (arrivals [c, n]) satisfy the condition over several: bool [c]; None: there is none."""
 
+    @property
+    def passing(self) -> Array:
+        """Outputs each arrival completes: int64 [N]."""
+
 
 class ExactCombinations:
     """One run of an exact JoinPlan (`is_chain_join`) over n streams, by `nile.exact.join`.

@@ -13,6 +13,7 @@ from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.join.chain_join import CERTAIN, Joined, Unsampled
+from nile.operators.multiway.drawn import draws_outputs
 from nile.operators.strategies.counted import CountedJoin, counted_shared
 from nile.preferences.clock import exact_costs
 from nile.pyramid.grid.manager import Memory
@@ -67,6 +68,8 @@ def first_told(plan: JoinPlan, *, pair: bool) -> str | None:
     what, made = (
         ("pairs", "are counted, only these are made") if pair else ("combinations", "matches are counted first")
     )
+    if not pair and draws_outputs(plan):
+        return f"{plan.budget}: all combinations are counted, and so many drawn evenly"
     order = "fewest tuples of its key" if plan.preference == "asc" else "most matches"
     whole = plan.fraction >= 1.0
     if plan.first is None:
