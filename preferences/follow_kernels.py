@@ -140,6 +140,18 @@ def factors_of(in_hand: float, entrance: float, st: Clocked) -> tuple[float, flo
 
 
 @inlined
+def draws_of(rate: float, n: int) -> float:
+    """How many of n outputs a rate draws on average, on which ticks fall: of more ticks than outputs, all are drawn.
+
+    Each unit of what is passed, `rate` an output, has one tick, anywhere in it.  n outputs have n + 1 ticks where both
+    units that they begin and end in have theirs there: of what they are more than n - 1 units long, y, on average over
+    where they begin, y**3 / 6.
+    """
+    more = max(0.0, rate * n - (n - 1)) if rate < 1.0 else 0.0
+    return rate * n - more * more * more / 6.0
+
+
+@inlined
 def affordable(rate: float, in_hand: float, outputs: float) -> float:
     """A rate that takes no more than half of what is in hand for one tuple's outputs, which would cost so much."""
     return min(1.0, min(max(_LEAST_RATE, _ONE_ENTRY * in_hand / outputs), rate))

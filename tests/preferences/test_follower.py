@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from test_sampler import _unit
+from test_sampler import _draws, _unit
 from thinning import rounds, thinned
 
 from nile.experiments.benchmarks.truth.family import made
@@ -185,7 +185,7 @@ def _twin(live: LiveJoin, joined: Joinable) -> list[tuple[int, int, float]]:
             if not n:
                 continue
             rate = min(1.0, min(max(1e-9, 0.5 * (in_hand - insert - bounds) / (emit * n)), factor * rate))
-            expected += rate * n
+            expected += _draws(rate, n)
             hits = n if rate >= 1.0 else 0
             if rate < 1.0:
                 while ahead < rate * n:

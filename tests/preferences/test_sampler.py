@@ -17,6 +17,7 @@ from nile.operators.join.join import PromisingJoin
 from nile.operators.join.spending import kept_back
 from nile.preferences import state as st
 from nile.preferences.budget import Budget
+from nile.preferences.follow_kernels import draws_of
 from nile.preferences.phases import cells_of, two_phases
 from nile.preferences.strata import SLOTS, Sizes, best_strata, sizes_of
 from nile.report.metrics import Obtained, score
@@ -256,6 +257,23 @@ def _unit(value: int, seed: int) -> float:
     return (mixed(value, seed) >> 11) / 2**53
 
 
+def _draws(rate: float, n: int) -> float:
+    """How many of n pairs a rate draws on average, as `nile.preferences.follow_kernels.draws_of`."""
+    twice = max(0.0, rate * n - (n - 1)) if rate < 1.0 else 0.0
+    return rate * n - twice * twice * twice / 6.0
+
+
+@pytest.mark.parametrize(("rate", "n"), [(0.2, 1), (0.7, 1), (0.95, 1), (0.4, 3), (0.9, 3), (0.99, 20)])
+def test_what_draws_are_expected_to_be_is_what_ticks_come_to(rate: float, n: int) -> None:
+    """One tick anywhere in each unit, spans that begin anywhere: two may fall on one pair, which is drawn once."""
+    rng = np.random.default_rng(7)
+    ticks = np.arange(400_000) + rng.random(400_000)
+    begins = rng.random(100_000) * 390_000
+    met = np.searchsorted(ticks, begins + rate * n) - np.searchsorted(ticks, begins)
+    assert np.minimum(met, n).mean() == pytest.approx(_draws(rate, n), abs=4e-3 * n**0.5)
+    assert draws_of.py_func(rate, n) == _draws(rate, n)
+
+
 def _came(
     blocks: dict[tuple[int, int], list[int]],
     of: tuple[int, int],
@@ -369,7 +387,7 @@ def _twin(join: PromisingJoin) -> list[tuple[int, int, float]]:
         if cells:
             owed += rate * size * price
         else:
-            expected += rate * size
+            expected += _draws(rate, size)
         hits = size if rate >= 1.0 else 0
         if rate < 1.0:
             ahead, within = lines[stratum]

@@ -133,11 +133,12 @@ class LiveSample:
             bits += 1
         self._hash, self._level, self._sums = rows
 
-    def estimate(self, last: int | None, parts: float = math.inf) -> Estimate:
+    def estimate(self, last: int | None, foreseen: tuple[float, float] | None = None) -> Estimate:
         """The count of pairs, with a 95 % interval (not certified).  last: ts of the newest tuple.
 
-        parts: as many equal parts a sample at the same rates varies by, whatever came in: this one varies by no less.
-        Of few, those samples would claim an interval that happened to miss what is heavy: none does.
+        foreseen: the matches of all tuples, and the variance of totals of samples at the same rates, whatever came in.
+        They vary as a count of equal parts, each variance over matches large: this one as that of those that it found.
+        Of few in all, those samples would claim an interval that happened to miss what is heavy: none does.
         """
         self._fold()
         new = np.ones(self._hash.shape[0], bool)
@@ -151,10 +152,12 @@ class LiveSample:
         variance = max(0.0, float(whole.sum() + self._sums[:, 1].sum()) + sum(part for part, _ in coins))
         largest = math.sqrt(max(whole.max(initial=0.0), *(most for _, most in coins)))
         found, total = float(self._found), self._total
-        parts = parts if self.met is None else min(parts, self.met.parts)
-        if parts < _ENOUGH:
-            return Estimate(total, min(total, found), math.inf, _CONFIDENCE, False)
-        variance = max(variance, total * total / parts)
+        foreseen = foreseen if self.met is None else self.met.foreseen
+        if foreseen is not None:
+            matches, spread = foreseen
+            if not matches or matches * matches < _ENOUGH * spread:
+                return Estimate(total, min(total, found), math.inf, _CONFIDENCE, False)
+            variance = max(variance, total * spread / matches)
         return counted(found, total, variance, self._left_out(last), _CONFIDENCE, largest)
 
     def let_go(self, first: Sequence[int]) -> None:

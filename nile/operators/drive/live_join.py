@@ -254,6 +254,10 @@ class LiveJoin(Afforded):
     def _follows(self) -> bool:
         return self.follower is not None
 
+    @property
+    def _undrawn(self) -> float:
+        return 0.0 if self.follower is None else self.follower.undrawn * self.plan.costs.emit
+
     def _deal(self, share: float) -> None:
         assert self.follower is not None
         self.follower.dealt(share, 1.0)
@@ -284,7 +288,7 @@ class LiveJoin(Afforded):
         if self.plan.is_exact and self.plan.preference != "asc":
             return Estimate.exact(float(self.found))
         if self.sampled:
-            return self.sample.estimate(self.last, math.inf if self.follower is None else self.follower.parts)
+            return self.sample.estimate(self.last, None if self.follower is None else self.follower.foreseen)
         return Estimate(float(self.found), float(self.found), math.inf, 1.0, True)
 
     def capture(self) -> State:

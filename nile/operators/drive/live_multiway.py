@@ -315,6 +315,10 @@ class LiveMultiway(Afforded):
     def _follows(self) -> bool:
         return self.join.followed
 
+    @property
+    def _undrawn(self) -> float:
+        return self.join.undrawn if self._follows else 0.0
+
     def _deal(self, share: float) -> None:
         self.join.dealt = share
 

@@ -62,8 +62,10 @@ class Afforded(ABC):
 
     @property
     def credit(self) -> float:
-        """Granted and not yet spent, in units of the cost table."""
-        return float(self.join.credit)
+        """Granted and not yet spent, in units of the cost table; where rates follow grants, what they take for that:
+        what there would be had as many outputs been drawn as were to be expected.
+        """
+        return float(self.join.credit) - self._undrawn
 
     @property
     def to_come(self) -> float:
@@ -76,15 +78,21 @@ class Afforded(ABC):
 
     def afford(self, end: int, share: float, planned: float) -> None:
         """Those up to `end` grant a share of it."""
-        self.join.granted(self.fed, end)[:] *= share
         if self._follows:
-            follow_share(self.join.state, self.plan.fraction * planned)
+            to_come = planned * self.join.granted(self.fed, self.arrivals)
+            follow_share(self.join.state, self.plan.fraction * planned, to_come)
             self._deal(share / planned)
+        self.join.granted(self.fed, end)[:] *= share
 
     @property
     @abstractmethod
     def _follows(self) -> bool:
         """Whether rates follow grants."""
+
+    @property
+    @abstractmethod
+    def _undrawn(self) -> float:
+        """What outputs cost that were to be expected and not drawn, in units; 0 where rates do not follow."""
 
     @abstractmethod
     def _deal(self, share: float) -> None:

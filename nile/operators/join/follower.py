@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ Array = np.ndarray[Any, Any]
 _OUTPUTS = 16.0  # outputs
 _LARGEST = 1e60  # of what is held
 _FOR, _FOR_LONG = 128, 512  # arrivals that what is expected counts for
+_MEMORY = 512  # arrivals that the mean grant is of (`nile.preferences.follow_kernels`)
 
 
 def is_followed(plan: JoinPlan) -> bool:
@@ -71,11 +71,17 @@ def expect(state: st.Clocked, others: int, mean: float | None) -> None:
     state.whole[st.CONTROLS] = _FOR if mean is None else _FOR_LONG
 
 
-def follow_share(state: st.Clocked, share: float) -> None:
-    """Grants are so much of exact costs from here on, and rates go by it as if all that came had granted it."""
-    real = state.real
+def follow_share(state: st.Clocked, share: float, to_come: Array) -> None:
+    """Grants are so much of exact costs from here on, and rates go by it as if all that came had granted it.
+
+    to_come: what arrivals that are there and have not been dealt with grant, which they go by first: a rate that lags
+    behind what is known thins tuples for what others had.
+    """
+    real, known = state.real, min(to_come.shape[0], _MEMORY)
     real[st.PER_ARRIVAL] *= share / real[st.FRACTION]
     real[st.FRACTION] = share
+    if known:
+        real[st.PER_ARRIVAL] += (float(to_come.mean()) - real[st.PER_ARRIVAL]) * known / _MEMORY
 
 
 class Follower:
@@ -134,6 +140,11 @@ class Follower:
         )
 
     @property
+    def undrawn(self) -> float:
+        """Outputs that were to be expected and have not been drawn; below 0: that many more were."""
+        return float(self.sampling.real[sampling.EXPECTED] - self.sampling.at[sampling.DRAWN])
+
+    @property
     def thinned(self) -> tuple[Array, Array]:
         """The probability of each tuple by its own coin, from ordinal `ADMISSIONS_GONE` on; 0: it did not come in."""
         return self.sampling.left_thinned, self.sampling.right_thinned
@@ -143,16 +154,11 @@ class Follower:
         self.sampling = self.sampling._replace(**{"left_thinned" if side == 0 else "right_thinned": thinned})
 
     @property
-    def parts(self) -> float:
-        """Of how many equal parts, each in or out by itself, totals at these rates would vary as much: of all tuples,
-        not of those that came in.
-        """
+    def foreseen(self) -> tuple[float, float]:
+        """The matches of all tuples, whoever came in, and the variance of totals of samples at their rates."""
         books = self.sampling.books
-        matches, variance = float(books[sampling.MATCHES]), float((books[sampling.BY_KEY :] ** 2).sum())
-        variance += float(books[sampling.BY_TUPLE] + books[sampling.BY_PAIR])
-        if variance == 0.0:
-            return math.inf if matches else 0.0
-        return matches * matches / variance
+        variance = float((books[sampling.BY_KEY :] ** 2).sum() + books[sampling.BY_TUPLE] + books[sampling.BY_PAIR])
+        return float(books[sampling.MATCHES]), variance
 
     def capture(self) -> State:
         """The place in the sample; the coins of tuples are kept beside their levels."""

@@ -55,12 +55,9 @@ class RatesMet:
         )
 
     @property
-    def parts(self) -> float:
-        """Of how many equal parts, each in or out by itself, totals at these rates would vary as much."""
-        variance = float((self._by_key.sum(axis=0) ** 2).sum())
-        if variance == 0.0:
-            return math.inf if self._matches else 0.0
-        return self._matches * self._matches / variance
+    def foreseen(self) -> tuple[float, float]:
+        """The matches of all tuples, whoever came in, and the variance of totals of samples at their rates."""
+        return self._matches, float((self._by_key.sum(axis=0) ** 2).sum())
 
     def capture(self) -> State:
         """What has been seen, for `nile.execution.envelopes.flat`."""

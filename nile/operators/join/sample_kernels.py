@@ -14,8 +14,7 @@ known before.  Each stratum has ticks of its own, and the places that tell which
 heavy keys and all ages get their share.
 Where outputs are what a budget goes into, pairs that are drawn are only scanned, and of these the next one of its cell
 is handed out (`nile.preferences.phases`).
-Ranges: `nile.operators.join.record_kernels`.
-Cost.  A refused tuple costs nothing, as everywhere: the source has looked at it and its hash.
+Cost.  A refused tuple costs nothing, as everywhere.  Ranges: `nile.operators.join.record_kernels`.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ from nile.preferences.arrival_kernels import (
     unit,
     window_ranks,
 )
+from nile.preferences.follow_kernels import draws_of
 from nile.preferences.state import Output, State
 from nile.preferences.strata import FIRM
 from nile.pyramid.grid import arrays as ga
@@ -106,7 +106,7 @@ def _drawn(rate: float, n: int, line: int, st: State, p: Sampling) -> float:
     if p.cells.shape[0]:
         p.thin[OWED] += rate * n * (st.prices[js.P_SCAN] + p.thin[SHARE] * st.prices[js.P_EMIT])
     else:
-        p.real[EXPECTED] += rate * n
+        p.real[EXPECTED] += draws_of(rate, n)
     if rate >= 1.0:
         return np.float64(n)
     ticks = 0

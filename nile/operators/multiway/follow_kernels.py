@@ -27,7 +27,7 @@ from nile.operators.multiway.guide_kernels import Grids, alone_by_grids, surely_
 from nile.operators.multiway.state import Output, State
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import take_arrival, unit
-from nile.preferences.follow_kernels import DRAWS, affordable, factors_of, learn, rates
+from nile.preferences.follow_kernels import DRAWS, affordable, draws_of, factors_of, learn, rates
 from nile.preferences.upkeep_kernels import close_slice, count_in, pay_adds
 from nile.pyramid.grid import arrays as ga
 from nile.pyramid.grid.arrays import Side
@@ -58,7 +58,7 @@ def _drawn(rate: float, n: int, st: State) -> float:
     Each unit of what is passed, `rate` a combination, has one tick, anywhere in it.
     """
     d = st.draws
-    d[ms.EXPECTED] += rate * n
+    d[ms.EXPECTED] += draws_of(rate, n)
     if rate >= 1.0:
         return np.float64(n)
     ticks = 0

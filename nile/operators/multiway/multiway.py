@@ -338,6 +338,12 @@ class MultiwayJoin(Granting):
         return self.figures.shed
 
     @property
+    def undrawn(self) -> float:
+        """What outputs would have cost that were to be expected and not drawn, in units of the cost table."""
+        price = self.plan.costs.emit + self.plan.costs.scan * int(self.state.setting[ms.CONDITIONED])
+        return float(self.state.draws[ms.EXPECTED] - self.state.draws[ms.DRAWN]) * price
+
+    @property
     def memory(self) -> Memory:
         """Bytes held by the store of all streams."""
         store = self.store
