@@ -39,6 +39,28 @@ def test_a_sample_that_many_tuples_are_missing_from_leaves_room_for_their_output
     assert joined.pairs < told.high < 2.5 * joined.pairs
 
 
+def parts_of(foreseen: tuple[float, float]) -> float:
+    """Of how many equal parts, each in or out by itself, totals would vary as much: of matches and a variance."""
+    matches, variance = foreseen
+    return matches * matches / variance if variance else math.inf if matches else 0.0
+
+
+def test_an_interval_scales_with_what_a_sample_found() -> None:
+    """Counts of parts: a total of half of what was to be expected is one of half as many parts, and as far from it."""
+    told = []
+    for pairs in (20, 40):
+        sample = LiveSample(None)
+        ones = np.ones(pairs)
+        sample.add(np.arange(pairs, dtype=np.uint64), ones, 2.0 * ones, ones.astype(np.int64))
+        told.append(sample.estimate(None, (80.0, 160.0)))  # 40 parts of 2
+    few, many = told
+    assert few.value == 40.0
+    assert many.value == 80.0
+    assert few.high > 40.0 + (many.high - 80.0) / 2.0
+    assert (few.high - 40.0) / (many.high - 80.0) == pytest.approx(0.5**0.5, rel=0.1)
+    assert sample.estimate(None, (80.0, 80.0**2 / 11.0)).high == math.inf  # of as few as would miss what is heavy
+
+
 def _live(name: str, budget: float, seed: int) -> LiveJoin:
     joined = made(name, 1_500)
     plan = JoinPlan(
@@ -62,7 +84,7 @@ def test_where_few_samples_would_claim_an_interval_none_does(name: str, budget: 
     for seed in range(30):
         live = _live(name, budget, seed)
         assert live.follower is not None
-        assert live.follower.parts < 11.7
+        assert parts_of(live.follower.foreseen) < 11.7
         assert live.estimate.high == math.inf
         assert live.estimate.low <= live.estimate.value
 
@@ -78,7 +100,7 @@ def test_a_live_sample_knows_by_the_rates_alone_how_much_such_samples_vary(name:
         told = live.estimate
         assert math.isfinite(told.high)
         totals.append(float(told.value) / exact)
-        parts.append(live.follower.parts if live.follower is not None else 0.0)
+        parts.append(parts_of(live.follower.foreseen) if live.follower is not None else 0.0)
         held += bool(told.low <= exact <= told.high)
     assert held >= 0.93 * 60
     spread = float(np.var(totals, ddof=1))
@@ -179,7 +201,7 @@ def test_samples_of_keys_alone_claim_nothing_where_only_those_without_the_heavy_
     for seed in range(12):
         live = _ranges(name, budget, seed, streams)
         assert live.sample.met is not None
-        assert live.sample.met.parts < 11.7
+        assert parts_of(live.sample.met.foreseen) < 11.7
         assert live.estimate.high == math.inf
 
 
@@ -218,7 +240,7 @@ def test_what_rates_were_met_goes_on_where_it_was(streams: int) -> None:
     other = LiveSample(None, streams, met=True)
     other.restore(Held(live.sample.capture(), "test"))
     assert other.met is not None
-    assert other.met.parts == live.sample.met.parts
+    assert other.met.foreseen == live.sample.met.foreseen
     older = live.sample.capture()
     del older["met"]
     other.restore(Held(older, "test"))
