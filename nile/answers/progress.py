@@ -72,6 +72,11 @@ class Run(ABC):
         return None
 
     @property
+    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
+        """Of approximate aggregates: each number with its interval, by column, one per row."""
+        return {}
+
+    @property
     def bounds(self) -> TotalBounds | None:
         """Of outputs of a join that are the rows: how many there are, by sketches of all tuples; else None."""
         return None

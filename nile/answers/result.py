@@ -325,6 +325,11 @@ class Result(Answer):
         return Estimate.exact(float(len(self))) if found is None else found
 
     @property
+    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
+        """Of approximate aggregates: each number with its interval, by column, one per row; else {}."""
+        return self._finished().estimates
+
+    @property
     def overall(self) -> Estimate:
         """As `estimate`."""
         return self.estimate

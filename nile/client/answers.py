@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nile.answers.progress import Run
@@ -13,7 +13,7 @@ from nile.answers.result import Result
 from nile.client.http import Http, Streamed, quoted
 from nile.preferences.budget import BudgetReport
 from nile.summaries import errors
-from nile.summaries.errors import ConfigError, NileError, SourceError
+from nile.summaries.errors import ConfigError, NileError, NotYet, SourceError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 from nile.summaries.schemas import schema_from_json
@@ -107,6 +107,13 @@ class _RemoteRun(Run):
     def estimate(self) -> Estimate | None:
         given = self.told.get("estimate")
         return None if given is None else Estimate(**given)
+
+    @property
+    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
+        raise NotYet(
+            "estimates: needed the database itself; got one over HTTP, which sends numbers, and in words how far off "
+            "they may be; read worth()"
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:

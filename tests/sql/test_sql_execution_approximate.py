@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import nile
+from nile.execution.approximate.topped import within
 
 HOUR = 3600.0
 
@@ -293,3 +295,58 @@ def test_time_that_is_over_before_anything_began_says_what_would_do(
     fair = db.sql(f"{text.format(kind)} BUDGET 60 SECONDS")
     assert not [warning for warning in fair.warnings if warning.startswith("budget: ")]
     assert len(fair) > 0
+
+
+@pytest.mark.parametrize("budget", ["BUDGET 10 %", "ERROR 30 %", "BUDGET 100 %"])
+def test_each_number_of_aggregates_has_its_interval_beside_the_row_it_is_shown_in(
+    db: nile.Database, budget: str
+) -> None:
+    text = (
+        "SELECT quantity, sum(price) AS revenue, count(*) AS n, 2 * avg(price) AS twice FROM s1 GROUP BY quantity "
+        "HAVING count(*) > 350 ORDER BY revenue DESC LIMIT 4 OFFSET 1 "
+    )
+    result = db.sql(text + budget, costs="engine")
+    rows = result.to_arrow()
+    assert rows.num_rows > 1
+    assert list(result.estimates) == ["revenue", "n"]
+    for column, told in result.estimates.items():
+        assert [each.value for each in told] == pytest.approx(rows[column].to_pylist(), abs=0.5)
+        assert all(each.low <= each.value <= each.high for each in told)
+        assert budget == "BUDGET 10 %" or all(each.low == each.high for each in told)
+    told = [each.strip() for each in str(result.worth()).split(",")]
+    shown = [each.partition(" within ") for each in told if " within " in each]
+    if budget != "BUDGET 10 %":
+        assert not shown
+        return
+    assert [name for name, _, _ in shown] == ["revenue", "n"]
+    for name, _, off in shown:
+        most = max(max(each.high - each.value, each.value - each.low) / each.value for each in result.estimates[name])
+        assert float(off.removesuffix(" %")) == pytest.approx(100 * most, rel=0.05)
+
+
+def test_numbers_over_a_join_have_intervals_and_rows_have_none(db: nile.Database) -> None:
+    text = "SELECT count(*) AS n, sum(a.price) AS paid FROM s1 a, s2 b WHERE a.item = b.item WINDOW '1 hour' "
+    exact = db.sql(text + "BUDGET 100 %", costs="engine")
+    sampled = db.sql(text + "BUDGET 30 %", costs="engine")
+    for column, (whole,) in exact.estimates.items():
+        (told,) = sampled.estimates[column]
+        assert whole.low == whole.value == whole.high
+        assert told.low < told.value < told.high
+        assert f"{column} within " in str(sampled.worth())
+    assert db.sql(JOIN + "WITH PREFERENCE weighted a.item BUDGET 30 %").estimates == {}
+    assert db.sql(text).estimates == {}
+
+
+def test_a_number_that_is_null_or_unknown_is_said_to_be(db: nile.Database) -> None:
+    nulls = db.sql("SELECT sum(price) AS s, count(*) AS n FROM s1 WHERE price < -1 BUDGET 10 %")
+    assert nulls.fetchall() == [(None, 0)]
+    assert np.isnan(nulls.estimates["s"][0].value)
+    assert nulls.estimates["n"] == [nile.Estimate.exact(0.0)]
+
+
+def test_how_far_off_a_column_may_be_is_said_of_the_number_that_is_least_certain() -> None:
+    exact, wide, none = nile.Estimate.exact(3.0), nile.Estimate.between(10.0, 9.0, 12.0), nile.Estimate.between(0, 0, 5)
+    unknown = nile.Estimate(math.nan, -math.inf, math.inf, 0.0, False)
+    assert within([]) == within([exact]) == within([nile.Estimate.exact(math.nan)]) == ""
+    assert within([exact, wide, nile.Estimate.between(100.0, 95.0, 101.0)]) == "within 20 %"
+    assert within([wide, none, unknown]) == "within 20 % and within 5 of 0 and unknown in 1 of 3"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
 from nile.execution.approximate.selection import PreferredSelection
 from nile.execution.approximate.shape import Shape, shape_of
+from nile.execution.approximate.topped import numbers_shown, within
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
@@ -211,6 +212,12 @@ class ApproximateRun(Run):
         return Estimate.between(rows, low, high)
 
     @property
+    def estimates(self) -> Mapping[str, Sequence[Estimate]]:
+        """Of aggregates: each number with its interval, by column, one per row; {} of rows."""
+        shape = self._prepared.shape
+        return {} if shape.group is None else numbers_shown(shape, self._answer, self.schema)[1]
+
+    @property
     def bounds(self) -> TotalBounds | None:
         """Of the outputs of a join, where they are the rows: how many there are, by sketches of all tuples."""
         return self._answer.bounds if self._has_pairs else None
@@ -235,6 +242,8 @@ class ApproximateRun(Run):
             parts.append(f"estimate {estimate.value:,.6g}, from {estimate.low:,.6g} to {high}")
             if self._has_pairs and (bounds := self._answer.bounds_at_once) is not None:
                 parts.append(f"by sketches {bounds.words}")
+        if self._prepared.shape.group is not None and (estimate is None or self._answer.overall is None):
+            parts += [f"{name} {told}" for name, each in self.estimates.items() if (told := within(each))]
         if self.coverage < 1.0:
             parts.append(f"coverage {self.coverage:.3g}")
         return ", ".join(parts)

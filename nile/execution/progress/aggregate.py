@@ -11,9 +11,9 @@ from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.aggregates.linear import Units
 from nile.answers.progress import Progressive
 from nile.execution.approximate.shape import Shape
+from nile.execution.approximate.topped import topped
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
-from nile.execution.progress.output import topped
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.progress.selection import figures_text, grids_text
 from nile.execution.values import all_of, column_of, filtered, schema_of, value_of

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from nile.execution.approximate.shape import Shape
-from nile.execution.exact.relational import Relational
 from nile.execution.values import filtered, maker, schema_of
-from nile.expressions.tree import Column
 from nile.sql.plan import Filter, Limit, Project, Sort
 from nile.summaries.errors import ConfigError
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
-__all__ = ["Found", "topped"]
+__all__ = ["Found"]
 
 
 class Found:
@@ -84,25 +80,3 @@ class Found:
             for each in (rows.low, rows.value, rows.high)
         )
         return Estimate(value, low, high, rows.confidence, rows.certified)
-
-
-def topped(shape: Shape, batch: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, dict[str, str], list[int]]:
-    """Groups through what is above them: (rows, which aggregate each plain column is, which groups are left)."""
-    row = pa.array(np.arange(batch.num_rows))
-    names = {name: name for name in batch.schema.names}
-    for step in shape.above[::-1]:
-        if isinstance(step, Filter):
-            kept = filtered(step.condition, batch.append_column("\0row", row))
-            row, batch = kept.column(kept.num_columns - 1), kept.select(list(range(batch.num_columns)))
-        else:
-            names = {
-                item.name: names[item.node.name]
-                for item in step.items
-                if isinstance(item.node, Column) and item.node.name in names
-            }
-            batch = maker(step.items)(batch)
-    for top in shape.top[::-1]:
-        whole = batch.append_column("\0row", row)
-        whole = Relational.ordered(top, whole) if isinstance(top, Sort) else whole.slice(top.offset, top.count)
-        row, batch = whole.column(whole.num_columns - 1), whole.select(list(range(batch.num_columns)))
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema), names, row.to_pylist()

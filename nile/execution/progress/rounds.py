@@ -19,12 +19,13 @@ import numpy as np
 
 from nile.answers.progress import Progressive
 from nile.execution.approximate.attributes import attributed
-from nile.execution.approximate.join import ApproximateHome, PreferredJoin, group_rows
+from nile.execution.approximate.join import ApproximateHome, PreferredJoin
 from nile.execution.approximate.run import WEIGHT, Prepared, approximate
 from nile.execution.approximate.shape import Shape
+from nile.execution.approximate.topped import numbers_shown
 from nile.execution.options import Options
 from nile.execution.progress.input import Kept
-from nile.execution.progress.output import Found, topped
+from nile.execution.progress.output import Found
 from nile.preferences.budget import Budget
 from nile.sql.catalog import Catalog
 from nile.sql.plan import Preference, Query, Sort
@@ -104,15 +105,7 @@ class ProgressiveRounds(Progressive):
         """A round of aggregates: what they are by its sample."""
         group = self._shape.group
         assert group is not None
-        answer: Any = prepared.operator.run()
-        (batch,) = group_rows(answer, group.fields)
-        batch, names, rows = topped(self._shape, batch, self.schema)
-        numbers = dict(zip((each.name for each in group.aggregates), answer.table_numbers, strict=True))
-        self._shown = {
-            shown: [numbers[name][row].estimate for row in rows]
-            for shown, name in names.items()
-            if name in numbers and all(numbers[name][row].estimate is not None for row in rows)
-        }
+        batch, self._shown = numbers_shown(self._shape, prepared.operator.run(), self.schema)
         self._rows, self._news = [batch], True
         single = [each for each in self._shown.values() if len(each) == 1]
         if not group.by and len(single) == len(self._shown) == 1:
