@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import Above, Clock, Delta, Operator, Stateful
-from nile.exact.pipeline.sources.incoming import projected, selected
-from nile.exact.pipeline.threaded_selection import kept
+from nile.exact.pipeline.sources.incoming import projected
+from nile.exact.pipeline.threaded_selection import kept, passing
 from nile.exact.plan.algebra import Project, Select
-from nile.exact.state.arrow import pa
 from nile.exact.state.columns import Numbers, made, picked
 from nile.exact.state.expire import nothing
 from nile.exact.state.held import Held, State
@@ -38,16 +37,16 @@ class Selection(Above):
         delta = self.below.step(to)
         if not len(delta):
             return delta
-        rows, yes = kept(delta.given, self.plan.test, self._threads)
-        if yes is None:
+        rows, at = kept(delta.given, self.plan.test, self._threads)
+        if at is None:
             return delta
-        until = None if delta.until is None else delta.until[yes]
-        return Delta(delta.ts[yes], delta.sign[yes], rows, until)
+        until = None if delta.until is None else delta.until.take(at)
+        return Delta(delta.ts.take(at), delta.sign.take(at), rows, until)
 
     def contents(self) -> Any:
         """The selected rows."""
         rows = self.below.contents()
-        return rows.filter(pa.array(selected(rows, self.plan.test))) if rows.num_rows else rows
+        return passing(rows, self.plan.test)[0] if rows.num_rows else rows
 
 
 class Projection(Above):

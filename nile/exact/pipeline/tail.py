@@ -83,9 +83,9 @@ class Tail:
         for each in changes:
             ts, sign, rows, gone = each.ts, each.sign, each.given, each.gone
             for k, node in enumerate(self.nodes):
-                rows, yes = (rows, None) if selected and not k else _made(node, rows, self.threads)
-                if yes is not None:
-                    ts, sign = ts[yes], sign[yes]
+                rows, at = (rows, None) if selected and not k else _made(node, rows, self.threads)
+                if at is not None:
+                    ts, sign = ts.take(at), sign.take(at)
                     gone = int(np.count_nonzero(sign < 0)) if gone else 0
                 came, went = counts[k]
                 counts[k] = came + sign.shape[0] - gone, went + gone
@@ -93,8 +93,8 @@ class Tail:
                     break
             else:
                 if self.append and gone:
-                    come = sign > 0
-                    ts, sign, rows, gone = ts[come], sign[come], made(rows).filter(pa.array(come)), 0
+                    at = np.flatnonzero(sign > 0)
+                    ts, sign, rows, gone = ts.take(at), sign.take(at), made(rows).take(pa.array(at)), 0
                 if sign.shape[0]:
                     out.append(Changes(ts, sign, rows, gone))
         return Passed(out, counts)
@@ -172,7 +172,7 @@ def _kind(node: Select | Project) -> str:
 
 
 def _made(node: Select | Project, rows: Any, threads: int | None) -> tuple[Any, Array | None]:
-    """(what a node makes of rows, `Columns` too; which of them it keeps: bool [n], None all)."""
+    """(what a node makes of rows, `Columns` too; the places of those it keeps: int64, rising, None: all)."""
     if isinstance(node, Project):
         if not rows.num_rows:
             return nothing(node.schema), None

@@ -14,7 +14,7 @@ from nile.exact.state.arrow import Array, pa
 from nile.exact.state.columns import made
 from nile.exact.state.expire import joined, nothing
 
-__all__ = ["batch_of", "kept", "put_together"]
+__all__ = ["batch_of", "kept", "passing", "put_together"]
 
 _PIECE = 1 << 15
 """Rows from which on a thread of their own is worth having."""
@@ -23,36 +23,39 @@ _COLUMNS = 1 << 14
 
 
 def kept(rows: Any, test: Callable[[Any], Any], threads: int | None = 1) -> tuple[Any, Array | None]:
-    """(the rows for which a test is true, which those are: bool [n], None: all), on so many threads (None: all cores).
+    """(the rows for which a test is true, their places: int64, None: all), on so many threads (None: all cores).
 
     rows: `Columns` too; they are given back where all are left.  Raises what the test raises of all rows at once.
     """
     pieces = useful(threads, rows.num_rows, _PIECE) if rows.num_rows >= 2 * _PIECE else 1
     if pieces == 1:
-        return _kept(rows, test)
+        return passing(rows, test)
     rows = made(rows)
     cuts = pieces_of(rows.num_rows, pieces)
     parts: list[Any] = [None] * pieces
 
     def work(k: int, cut: slice) -> None:
-        part = rows.slice(cut.start, cut.stop - cut.start)
-        parts[k] = part, *_kept(part, test)
+        parts[k] = passing(rows.slice(cut.start, cut.stop - cut.start), test)
 
     try:
         together([lambda k=k, cut=cut: work(k, cut) for k, cut in enumerate(cuts)])  # type: ignore[misc]
     except Exception:
-        return _kept(rows, test)
-    if all(yes is None for _, _, yes in parts):
+        return passing(rows, test)
+    if all(at is None for _, at in parts):
         return rows, None
-    which = np.concatenate([np.ones(part.num_rows, bool) if yes is None else yes for part, _, yes in parts])
-    return joined([found for _, found, _ in parts], rows.schema), which
+    places = [
+        np.arange(cut.start, cut.stop) if at is None else at + cut.start
+        for cut, (_, at) in zip(cuts, parts, strict=True)
+    ]
+    return put_together([found for found, _ in parts], rows.schema, threads), np.concatenate(places)
 
 
-def _kept(rows: Any, test: Callable[[Any], Any]) -> tuple[Any, Array | None]:
-    yes = selected(rows, test)
-    if yes.all():
+def passing(rows: Any, test: Callable[[Any], Any]) -> tuple[Any, Array | None]:
+    """As `kept`, on one thread."""
+    at = np.flatnonzero(selected(rows, test))
+    if at.shape[0] == rows.num_rows:
         return rows, None
-    return (made(rows).filter(pa.array(yes)) if yes.any() else nothing(rows.schema)), yes
+    return (made(rows).take(pa.array(at)) if at.shape[0] else nothing(rows.schema)), at
 
 
 def put_together(parts: Sequence[Any], schema: Any, threads: int | None) -> Any:

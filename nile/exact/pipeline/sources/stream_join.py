@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
-from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.pipeline.sources.stream_pairs import Pairs
 from nile.exact.pipeline.sources.stream_windows import Chain, Windows
 from nile.exact.pipeline.sources.taken_back import without
+from nile.exact.pipeline.threaded_selection import passing
 from nile.exact.plan.algebra import Join, Range, Scan, Unbounded
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
@@ -142,7 +142,7 @@ class StreamJoining:
                 self._keep(side, held[left])
         rows = joined(told, self.schema)
         if self.plan.test is not None and rows.num_rows:
-            rows = rows.filter(pa.array(selected(rows, self.plan.test)))
+            rows = passing(rows, self.plan.test)[0]
         self.pairs += rows.num_rows
         gone = np.full(rows.num_rows, -1, np.int8)
         return Delta(
@@ -197,8 +197,8 @@ class StreamJoining:
         """Of the pairs of each tuple the one with its newest partner, and how many there are."""
         left = moved[:, kernels.SIDE] == 0
         own, other = moved[:, kernels.OWN], moved[:, kernels.NEWEST_OF]
-        rows, yes = self._tested(np.where(left, own, other), np.where(left, other, own))
-        moved, times = moved[yes], np.diff(ends)[yes]
+        rows, at = self._tested(np.where(left, own, other), np.where(left, other, own))
+        moved, times = moved[at], np.diff(ends)[at]
         return Delta(moved[:, kernels.TS].copy(), moved[:, kernels.SIGN].astype(np.int8), rows, None, times)
 
     def _told(self, moved: Array, ends: Array, gone: int) -> Delta:
@@ -207,20 +207,20 @@ class StreamJoining:
             ts, sign = np.empty(n, np.int64), np.empty(n, np.int8)
             ordinals = [np.empty(n, np.int64) for _ in self._rings]
             kernels.pairs_moved(moved, ends, *(ring.before for ring in self._rings), ts, sign, *ordinals)
-            rows, yes = self._tested(*ordinals)
-            return Delta(ts[yes], sign[yes], rows)
+            rows, at = self._tested(*ordinals)
+            return Delta(ts[at], sign[at], rows)
         pairs = Pairs(self._rings, moved, ends, self.schema, self.clock.threads)
         if self.plan.test is None:
             return Delta(*pairs.all(), None, None, gone)
         return Delta(*pairs.true(self.plan.test))
 
     def _tested(self, left: Array, right: Array) -> tuple[Any, Array | slice]:
-        """(the pairs of some ordinals that satisfy the condition, which those are)."""
+        """(the pairs of some ordinals that satisfy the condition, their places among all)."""
         rows = self._rows(left, right)
         if self.plan.test is None or not rows.num_rows:
             return rows, slice(None)
-        yes = selected(rows, self.plan.test)
-        return (rows, slice(None)) if yes.all() else (rows.filter(pa.array(yes)), yes)
+        rows, at = passing(rows, self.plan.test)
+        return rows, slice(None) if at is None else at
 
     def _make_room(self, keys: int) -> None:
         """Have room for codes of keys below this."""
@@ -264,7 +264,7 @@ class StreamJoining:
         rows = self._rows(*pairs)
         if self.plan.test is None or not rows.num_rows:
             return joined([rows], self.schema)
-        return rows.filter(pa.array(selected(rows, self.plan.test)))
+        return passing(rows, self.plan.test)[0]
 
     def capture(self) -> State:
         """The tuples of both windows in the order they came; keys, and chains of equal ones, follow."""

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.threads import together, useful
-from nile.exact.pipeline.sources.incoming import selected
-from nile.exact.pipeline.threaded_selection import batch_of, put_together
+from nile.exact.pipeline.threaded_selection import batch_of, passing, put_together
 from nile.exact.state import arrow
-from nile.exact.state.arrow import Array, pa
+from nile.exact.state.arrow import Array
 from nile.exact.state.lent import roomy
 from nile.exact.state.ring import Ring
 
@@ -113,9 +112,8 @@ class Pairs:
     def _true(self, first: int, last: int, test: Callable[[Any], Any]) -> Told:
         ts, sign, words = self._room(int(self._ends[last] - self._ends[first]))
         self._fill(first, last, ts, sign, words)
-        rows = self._rows(words, 1)
-        yes = selected(rows, test)
-        return (ts, sign, rows) if yes.all() else (ts[yes], sign[yes], rows.filter(pa.array(yes)))
+        rows, at = passing(self._rows(words, 1), test)
+        return (ts, sign, rows) if at is None else (ts.take(at), sign.take(at), rows)
 
     def _rows(self, words: list[list[Array]], threads: int) -> Any:
         """Rows of words; threads make columns that are not the words themselves."""
