@@ -16,7 +16,7 @@ from nile.answers.join_outputs import Values
 from nile.answers.join_query import BoundJoinAggregate
 from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
-from nile.execution.approximate.join_terms import check_terms, value_of, window_of, windows_of, worths_of
+from nile.execution.approximate.join_terms import check_terms, no_key, value_of, window_of, windows_of, worths_of
 from nile.execution.approximate.shape import Shape
 from nile.execution.exact.physical import equalities, one_key
 from nile.execution.options import Options
@@ -70,11 +70,7 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
     aliases = tuple(stream.alias for stream in streams)
     on, rest = one_key(join, frozenset(term.column for term in preference.terms))
     if on is None:
-        came = "other pairs of equal columns" if join.equal else "no equal columns"
-        raise NotYet(
-            f"approximate join: needed one key that is equal in all streams; got {came}; leave out the preference "
-            "for the exact join"
-        )
+        raise no_key(join)
     check_terms(query, join, on)
     whole = all_of(*(s.where for s in streams), *equalities(join, rest), join.condition, shape.where)
     alone, condition = taken_apart(whole, aliases)

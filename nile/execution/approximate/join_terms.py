@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nile.expressions.conditions import Value
-from nile.expressions.tree import Arithmetic, Column, Node, columns_of
+from nile.expressions.tree import Arithmetic, Column, Compare, Node, columns_of, conjuncts
 from nile.operators.inputs.pair_conditions import own_tree
 from nile.operators.inputs.pair_windows import PairWindows
 from nile.sql.expression_text import expression_text
@@ -14,7 +14,7 @@ from nile.sql.plan import Join, Query, Stream
 from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
 
-__all__ = ["check_terms", "value_of", "window_of", "windows_of", "worths_of"]
+__all__ = ["check_terms", "no_key", "value_of", "window_of", "windows_of", "worths_of"]
 
 
 def value_of(name: str | None, node: Node) -> Value:
@@ -48,6 +48,22 @@ def window_of(join: Join, streams: tuple[Stream, ...]) -> int | None:
         )
     only: int | None = given.pop()
     return only
+
+
+def no_key(join: Join) -> NotYet:
+    """What a join whose streams share no key came with, and what to do."""
+    came, instead = "no equal columns", "leave out the preference for the exact join"
+    if join.equal:
+        came = "other pairs of equal columns"
+    for node in () if join.condition is None else conjuncts(join.condition):
+        if isinstance(node, Compare) and node.operator == "=":
+            left, right = node.left, node.right
+            if isinstance(left, Column) and isinstance(right, Column) and left.kind != right.kind:
+                kind = {field.name: field.type for field in join.fields}
+                types = f"{kind[left.name]} and {kind[right.name]}"
+                came = f"{left.name} = {right.name}, of {types}, which compare converted"
+                instead = f"register one stream with the type of the other's column, or {instead}"
+    return NotYet(f"approximate join: needed one key that is equal in all streams; got {came}; {instead}")
 
 
 def check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:
