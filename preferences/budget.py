@@ -99,6 +99,7 @@ class BudgetReport:
     count, draw, hand out), or insert and hit, or, of selections and aggregates, summary and tuples.
     granted: what there was to spend on the cost clock, as such a share, over time as it was given; None where nothing
     but a clock or a number of outputs bounded it, or nothing did.
+    rechosen: where the way of answering was re-chosen while it ran: from which, when, why and for what; else empty.
     """
 
     asked: float
@@ -109,6 +110,7 @@ class BudgetReport:
     cpu_seconds: float | None = field(default=None, compare=False)
     parts: Mapping[str, float] = field(default_factory=dict, compare=False)
     granted: float | None = field(default=None, compare=False)
+    rechosen: str = field(default="", compare=False)
 
 
 def _is_positive(value: object) -> bool:

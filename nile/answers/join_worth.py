@@ -138,7 +138,8 @@ class JoinWorth(Answer):
             told = replace(told, spent=float(self._found.outputs))
         if self.clock is None:
             return told
-        told = replace(told, cpu_seconds=self.clock.cpu / 1e9, parts=self._parts)
+        rechosen = getattr(self._reader, "rechosen", "")
+        told = replace(told, cpu_seconds=self.clock.cpu / 1e9, parts=self._parts, rechosen=rechosen)
         if not self.clock.limits:
             return told
         per = max(1, self._reader.figures.arrivals) if told.unit == "seconds_per_tuple" else 1

@@ -184,10 +184,10 @@ def test_the_best_that_is_paid_for_is_chosen() -> None:
     db = _database()
     answer = _run(db, "desc", "auto", 0.5)
     for grant in (1e3, 1e5, 1e12):
-        best = choose(answer._join.candidates, grant)
+        best = choose(answer._join.choice.candidates, grant)
         finding = ("counts", "keys", "prefix")
         assert best.strategy in ("exact", *finding)
-        paid = [each for each in answer._join.candidates if each.cost <= grant and each.strategy in finding]
+        paid = [each for each in answer._join.choice.candidates if each.cost <= grant and each.strategy in finding]
         assert best.cost <= grant or (best.strategy == "exact" and not any(each.quality for each in paid))
 
 

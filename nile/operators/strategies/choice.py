@@ -15,10 +15,12 @@ from nile.operators.strategies.looking import Look, span_of
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.reach import reaches
 
-__all__ = ["WHOLE", "Choice", "pace_of"]
+__all__ = ["USUAL", "WHOLE", "Choice", "pace_of"]
 
 WHOLE = 1e30
 """ns that pay for anything."""
+USUAL = 8.0
+"""Matches of a tuple, where nothing was looked at."""
 _PARTS, _CLEARLY = ("counts", "keys", "prefix"), 1.1
 """Strategies that may look less far back than the window, and by how much what they find has to be worth more then."""
 _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
@@ -34,7 +36,8 @@ def pace_of(clock: Clock, behind: float) -> float:
 class Choice:
     """The strategy of one run over two streams, chosen when it is first asked for.
 
-    known: how many pairs there are, once that was counted; clock: of the question, under a budget of time; asking: ns
+    known: how many pairs there are, once that was counted; rechosen: of a plan that was re-chosen while it ran, from
+    what, when, why and for what; clock: of the question, under a budget of time; asking: ns
     that each pair takes besides to be asked a condition, 0 where there is none; after: what is done with pairs then.
     """
 
@@ -52,6 +55,7 @@ class Choice:
         self.clock = clock
         self.prices = machine_prices()
         self.known: int | None = None
+        self.rechosen = ""
         self._joined = joined
         self._tuples = sum(map(len, joined.streams))
 
@@ -146,6 +150,25 @@ class Choice:
         """What steps cost there."""
         return self.work if self.near is self.look else Work(self.near, self.prices, self._besides)
 
+    @property
+    def close_work(self) -> Work:
+        """What steps cost for the outputs that are looked for."""
+        return self.work if self.is_named else self.near_work
+
+    def output(self, drawn: float) -> float:
+        """ns that an output costs.  drawn: one of a sample."""
+        exact, prices, preference = self.way == "exact" and not self.rechosen, self.prices, self.plan.preference
+        if not self.has_looked:
+            handed = self._after.handed
+            pair, keyed = handed + prices.pairing(USUAL), handed + prices.keying(USUAL)
+            outlier = handed + prices.of_outlier()
+        else:
+            work = self.close_work
+            pair, keyed, outlier = work.pair + work.far, work.keyed, work.outlier
+        if preference == "weighted":
+            return pair if exact else drawn
+        return outlier if preference == "asc" else pair if exact else keyed
+
     @cached_property
     def way(self) -> str:
         """The strategy that runs.  Raises BudgetError where time finds nothing."""
@@ -184,5 +207,6 @@ class Choice:
         )
 
     def explain(self) -> list[str]:
-        """The contestants, one line each; the one that runs is marked."""
-        return [each.line(each.strategy == self.way, self.exact_cost) for each in self.candidates]
+        """The contestants, one line each; the one that runs is marked; and how it was re-chosen, if it was."""
+        lines = [each.line(each.strategy == self.way, self.exact_cost) for each in self.candidates]
+        return [*lines, f"  re-chosen: {self.rechosen}"] if self.rechosen else lines

@@ -17,11 +17,12 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin
 from nile.operators.strategies.after import NOTHING, After, Owing, keys_among
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
-from nile.operators.strategies.choice import WHOLE, Choice
+from nile.operators.strategies.choice import USUAL, WHOLE, Choice
 from nile.operators.strategies.drawing import drawn_in_parts
-from nile.operators.strategies.forecast import SPARE, Admission, Forecast, Work, best_keys, first_part, reading
+from nile.operators.strategies.forecast import SPARE, Admission, best_keys, first_part, reading
 from nile.operators.strategies.looking import span_of
-from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, sample_of, told
+from nile.operators.strategies.rechosen import Rest, Watch
+from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, figures_of, sample_of, told
 from nile.preferences.key_sample import KeySample
 from nile.pyramid.grid.manager import Memory
 from nile.summaries.estimate import Estimate
@@ -34,8 +35,6 @@ _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 _CONFIDENCE, _TWICE, _WHOLE = 0.95, 1.96, np.iinfo(np.int64).max
 _BATCH = 65_536
 """Pairs that are written however late it is: fewer cost nothing against counting all."""
-_USUAL = 8.0
-"""Matches of a tuple, where nothing was looked at."""
 
 
 def is_planned(plan: JoinPlan) -> bool:
@@ -74,7 +73,7 @@ class StrategyJoin:
         self._came: list[list[Array]] = [[], []]
         self._admission: Admission | None = None
         self._chain: ChainJoin | None = None
-        self._drawn = after.handed + self.prices.drawing(_USUAL)
+        self._drawn = after.handed + self.prices.drawing(USUAL)
         """ns that a pair of a sample costs."""
         if clock is not None:
             assert self.choice.way  # time that finds nothing is refused now, not when rows are asked for
@@ -94,9 +93,9 @@ class StrategyJoin:
         self.spent_by[step] = self.spent_by.get(step, 0.0) + cost
 
     @property
-    def candidates(self) -> list[Forecast]:
-        """Every contestant's forecast."""
-        return self.choice.candidates
+    def rechosen(self) -> str:
+        """As of the choice."""
+        return self.choice.rechosen
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -127,28 +126,14 @@ class StrategyJoin:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the time is used up.  A sample ends by itself (`drawn_in_parts`): none is cut off."""
-        return self._left <= 0.0 and (self.plan.preference != "weighted" or self.choice.way == "exact")
-
-    @property
-    def _near_work(self) -> Work:
-        """What steps cost within the reach."""
-        return self.choice.work if self.choice.is_named else self.choice.near_work
+        """Whether the time is used up.  A sample ends by itself (`drawn_in_parts`, `Watch`): none is cut off."""
+        sampled = self.plan.preference == "weighted" and (self.choice.way != "exact" or self.choice.has_looked)
+        return self._left <= 0.0 and not sampled
 
     @property
     def _pair(self) -> float:
         """ns that an output costs."""
-        exact, prices, preference = self.choice.way == "exact", self.prices, self.plan.preference
-        if not self.choice.has_looked:
-            handed = self._after.handed
-            pair, keyed = handed + prices.pairing(_USUAL), handed + prices.keying(_USUAL)
-            outlier = handed + prices.of_outlier()
-        else:
-            work = self._near_work
-            pair, keyed, outlier = work.pair + work.far, work.keyed, work.outlier
-        if preference == "weighted":
-            return pair if exact else self._drawn
-        return outlier if preference == "asc" else pair if exact else keyed
+        return self.choice.output(self._drawn)
 
     @property
     def _reach(self) -> int | None:
@@ -164,8 +149,28 @@ class StrategyJoin:
         keys = self.choice.look.keys if self.choice.has_looked else 0.25 * sum(self._tuples)
         self._owing.among(0, lambda _: self.choice.keys)
         self._spend("join", sum(self._tuples) * (self.prices.code + self.prices.joining(keys, pairs)))
-        yield from self._chain.run()
+        if self._clock is None or not self.choice.has_looked:
+            yield from self._chain.run()
+        else:
+            watch = Watch(self.choice, self._joined, self._clock)
+            yield from watch.until_late(self._chain.run())
+            if watch.first is not None:
+                self.choice.rechosen = watch.why
+                yield from self._rest(Rest(self._joined, watch.first))
+                return
         self.choice.known = self._outputs
+
+    def _rest(self, rest: Rest) -> Iterator[Outputs]:
+        """What is paid for of the pairs that a whole answer has not come to."""
+        self._list(len(rest))
+        rest.count()
+        self._bytes = max(self._bytes, rest.nbytes)
+        self.choice.known = self._outputs + rest.pairs
+        if self.plan.preference == "weighted":
+            one, none = np.ones(1), np.zeros(0, np.uint8)
+            yield from self._drawn_of(rest, Admission(none, one, one, one, 0.0, 0.0), (none, none))
+        else:
+            yield from self._best(rest)
 
     def _counts(self) -> Iterator[Outputs]:
         ts, window = (self._joined.left.ts, self._joined.right.ts), self._reach
@@ -255,7 +260,7 @@ class StrategyJoin:
         self._bytes = max(self._bytes, found.nbytes)
         return found
 
-    def _best(self, found: KeyPairs) -> Iterator[Outputs]:
+    def _best(self, found: KeyPairs | Rest) -> Iterator[Outputs]:
         """The pairs of the best keys, as many as the grant pays for."""
         self._owing.among(self._outputs, found.keys_among)
         return found.written(self._room(max(0.0, self._left) / self._pair))
@@ -268,7 +273,11 @@ class StrategyJoin:
     def _paid(self, rest: float, admission: Admission) -> int:
         """How many pairs are written for so many ns: if more keys came than were expected, what was forecast."""
         clocked = self._clock is not None
-        ns = WHOLE if self.choice.way == "exact" else max(clocked * _BATCH * self._pair, rest)
+        ns = (
+            WHOLE
+            if self.choice.way == "exact" and self.plan.preference == "asc"
+            else max(clocked * _BATCH * self._pair, rest)
+        )
         return self._room(ns / self._pair if clocked else max(ns / self._pair, ceil(admission.pairs)))
 
     def _rare(self, lists: Lists, tuples: int, admission: Admission) -> Iterator[Outputs]:
@@ -279,14 +288,14 @@ class StrategyJoin:
         self._bytes = max(self._bytes, found.nbytes)
         return found.written(self._paid(self._left, admission))
 
-    def _drawn_of(self, found: KeyPairs, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
+    def _drawn_of(self, found: KeyPairs | Rest, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
         """A sample of the pairs."""
         drawing = self.prices.draw + (self.prices.tell if self.choice.way == "keys" else 0.0)
         drawing *= len(found)
         self._spend("draw", drawing)
         rest = self._left - (self._clock is not None) * drawing
         if self.choice.has_looked:
-            self._drawn = self._near_work.drawn(len(found), rest)
+            self._drawn = self.choice.close_work.drawn(len(found), rest)
         room = self._paid(rest, admission)
         if self._after.group:
             room = min(room, int(self._after.paid(rest, self._drawn, found.by_key)))
@@ -294,10 +303,10 @@ class StrategyJoin:
             self._owing.among(self._outputs, lambda _: groups)
         weight = 1.0 / (admission.level * admission.left * admission.right)
         which, pairs = np.zeros(0, np.uint8), np.array([float(found.pairs)])
-        if weight.shape[0] > 1:
+        if isinstance(found, KeyPairs) and weight.shape[0] > 1:
             which = found.strata(lambda left: admission.stratum[self.choice.look.slot_of(0, left)])
             pairs = np.bincount(which, found.by_key, weight.shape[0])
-        if self.choice.way == "keys":
+        if isinstance(found, KeyPairs) and self.choice.way == "keys":
             self._sampled = found, which, by_stratum(strata, weight.shape[0])
         rate = drawing_rates(pairs, weight, float(room))
         rng = np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 4]))
@@ -334,16 +343,9 @@ class StrategyJoin:
     @property
     def figures(self) -> JoinFigures:
         """What has been done so far; costs are nanoseconds, by the prices."""
-        arrivals, nulls = sum(self._tuples), sum(self._nulls)
-        shed = self.shed
-        written = self.spent_by.get("hand out", 0.0)
-        return JoinFigures(
-            arrivals=arrivals, nulls=nulls, admitted=arrivals - nulls - sum(shed), shed=shed, outputs=self._outputs,
-            regions=0, pruned=0, zones=0, changes=0, expired=0, evicted=0, granted=min(self.choice.grant, WHOLE),
-            spent=self._spent, spent_insert=self._spent - written, spent_hit=written,
-            exact_cost=self.choice.exact_cost, coverage=self.coverage, forgotten=0,
-            admission=1.0 - sum(shed) / max(1, arrivals - nulls), sampling_rate=1.0,
-        )  # fmt: skip
+        written, shed = self.spent_by.get("hand out", 0.0), self.shed
+        given = sum(self._tuples), sum(self._nulls), shed, self._outputs
+        return figures_of(*given, min(self.choice.grant, WHOLE), self._spent, written, self.choice.exact_cost)
 
     @property
     def is_told(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.count import count_whole
+from nile.operators.common.figures import JoinFigures
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.forecast import Admission
@@ -16,7 +17,7 @@ from nile.preferences.key_sample import KeySample, left_out, missing_of, stood_f
 from nile.preferences.key_sample import counted as counted_estimate
 from nile.summaries.estimate import Estimate
 
-__all__ = ["by_stratum", "counted_all", "drawing_rates", "sample_of", "told"]
+__all__ = ["by_stratum", "counted_all", "drawing_rates", "figures_of", "sample_of", "told"]
 
 Array = np.ndarray[Any, Any]
 _NONE_OF = 3.0
@@ -104,3 +105,17 @@ def by_stratum(strata: tuple[Array, Array], count: int) -> Array:
     if count == 1:
         return np.array([[each.shape[0]] for each in strata])
     return np.array([np.bincount(each, minlength=count) for each in strata])
+
+
+def figures_of(
+    arrivals: int, nulls: int, shed: tuple[int, int], outputs: int, granted: float, spent: float, written: float,
+    exact_cost: float,
+) -> JoinFigures:  # fmt: skip
+    """What a run by a strategy has done.  granted, spent, exact_cost: ns by the prices; written: of these, on pairs."""
+    admitted = arrivals - nulls - sum(shed)
+    return JoinFigures(
+        arrivals=arrivals, nulls=nulls, admitted=admitted, shed=shed, outputs=outputs, regions=0, pruned=0, zones=0,
+        changes=0, expired=0, evicted=0, granted=granted, spent=spent, spent_insert=spent - written, spent_hit=written,
+        exact_cost=exact_cost, coverage=1.0, forgotten=0, admission=1.0 - sum(shed) / max(1, arrivals - nulls),
+        sampling_rate=1.0,
+    )  # fmt: skip

@@ -88,6 +88,11 @@ class TestedPairs:
             if places.shape[0]:
                 yield Combinations(weight=found.weight[passing], places=places)
 
+    @property
+    def rechosen(self) -> str:
+        """As of the pairs."""
+        return self._pairs.rechosen
+
     def explain(self) -> list[str]:
         """The contestants, one line each; the one that runs is marked."""
         return self._pairs.explain()
