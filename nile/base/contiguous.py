@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.pages import page_pool
 from nile.summaries.heavy import pa
 
 __all__ = ["contiguous", "counts_rows", "gathered", "in_one", "taken", "taker", "words_of"]
@@ -69,8 +70,9 @@ def taker(column: Any) -> Callable[[Any], Any]:
     def taken(at: Any) -> Any:
         if not at.shape[0]:
             return column.slice(0, 0)
-        # In memory of Arrow's pool, which keeps what was freed for the next one.
-        room = pa.allocate_buffer(8 * at.shape[0])
+        # In memory of Arrow's pools, which keep what was freed for the next one.
+        size = 8 * at.shape[0]
+        room = pa.allocate_buffer(size, memory_pool=page_pool(size))
         words.take(at, out=np.frombuffer(room, np.int64), mode="clip")  # any other mode copies `out` first
         return pa.Array.from_buffers(kind, at.shape[0], [None, room], 0)
 

@@ -9,13 +9,10 @@ from threading import Lock
 from typing import Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from nile.base.machine import memory_bytes
 
 __all__ = ["Kept", "Stamp", "stamp_of"]
 
-Array = np.ndarray[Any, Any]
 Stamp: TypeAlias = tuple[tuple[int, ...], ...]
 """Of each file what is another once it was written to, or replaced."""
 _PART = 64
@@ -42,22 +39,22 @@ def stamp_of(files: Sequence[Path]) -> Stamp | None:
 
 
 class Kept:
-    """Arrays of one owner by name, gone with it.  All owners together keep a 64th of this process's memory: what was
-    kept first goes first.
+    """Arrays, numpy's or Arrow's, of one owner by name, gone with it.  All owners together keep a 64th of this
+    process's memory: what was kept first goes first.
     """
 
     _all: ClassVar[WeakKeyDictionary[Kept, None]] = WeakKeyDictionary()
     _lock: ClassVar = Lock()
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[Stamp, Array]] = {}
+        self._held: dict[str, tuple[Stamp, Any]] = {}
 
-    def get(self, name: str, stamp: Stamp | None) -> Array | None:
+    def get(self, name: str, stamp: Stamp | None) -> Any:
         """What was kept of files that were as they are now."""
         held = self._held.get(name)
         return held[1] if held is not None and held[0] == stamp else None
 
-    def put(self, name: str, stamp: Stamp, array: Array) -> None:
+    def put(self, name: str, stamp: Stamp, array: Any) -> None:
         """Keep this, in place of what was kept by that name; not where it is more than all may keep."""
         most = memory_bytes() // _PART
         with self._lock:
@@ -74,4 +71,4 @@ class Kept:
             self._all[self] = None
 
     def _size(self) -> int:
-        return sum(array.nbytes for _, array in self._held.values())
+        return sum(int(array.nbytes) for _, array in self._held.values())

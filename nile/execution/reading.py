@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -70,11 +70,13 @@ class Leaf:
 class Reading:
     """The leaves of one run of a plan.  A stream that is named twice is read once, unless it is passed through.
 
-    accounting: of each alias, in = applied + late + shed + rejected, as far as it was read.
+    keys: of sources, by name, the column that only serves to join by: `whole` may give it as a dictionary (see
+    `key_columns`).  accounting: of each alias, in = applied + late + shed + rejected, as far as it was read.
     """
 
-    def __init__(self, home: Readable, plan: Plan) -> None:
+    def __init__(self, home: Readable, plan: Plan, keys: Mapping[str, str] | None = None) -> None:
         self._home = home
+        self._keys = keys or {}
         self._needed: dict[str, list[str]] = {}
         self._tests = tests_of(leaves_of(plan))
         for leaf in leaves_of(plan):
@@ -149,7 +151,7 @@ class Reading:
         if newest is not None and ts is not None:
             ts, batch = ts[len(ts) - newest :], batch.slice(len(ts) - newest)
         last = None if ts is None or not ts.shape[0] else int(ts[-1])
-        ts, named = selected(leaf, ts, named_leaf(leaf, batch))
+        ts, named = selected(leaf, ts, named_leaf(leaf, batch, self._keys.get(leaf.name)))
         return Leaf(ts, named, last)
 
     def again(self, leaf: Stream | Relation, rows: int = _ROWS) -> Iterator[tuple[Array | None, pa.RecordBatch]]:
@@ -162,12 +164,21 @@ class Reading:
     def load(self, leaves: Sequence[Stream | Relation]) -> None:
         """Read these, which are to be held `whole`: files at once, on threads."""
         names = {leaf.name: leaf for leaf in leaves if isinstance(leaf, Stream) and leaf.name not in self._whole}
-        managers = [self._manager(leaf, tuple(self._needed[name])) for name, leaf in names.items()]
+        managers = [self._keyed(leaf, tuple(self._needed[name])) for name, leaf in names.items()]
         for name, manager, read in zip(names, managers, read_abreast(managers, _load_stream), strict=True):
             ts, columns, spilled = read
             self._whole[name] = ts, columns, manager.accounting
             self.threads = manager.spec.threads
             self.spilled += spilled
+
+    def _keyed(self, leaf: Stream, columns: tuple[str, ...]) -> StreamManager:
+        """Of a stream that is held whole: what only serves to join by is its key."""
+        key = self._keys.get(leaf.name)
+        if key is None:
+            return self._manager(leaf, columns)
+        manager = self._home.manager(leaf.name, key, tuple(name for name in columns if name != key))
+        manager.asked = self._tests.get(leaf.name)
+        return manager
 
     def _held(self, leaf: Stream | Relation) -> tuple[Array | None, pa.RecordBatch]:
         if leaf.name not in self._whole:
@@ -246,14 +257,16 @@ def _own(leaf: Stream | Relation, field: Field) -> str:
     return field.name.removeprefix(f"{leaf.alias}.")
 
 
-def named_leaf(leaf: Stream | Relation, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of a leaf as the plan calls them."""
+def named_leaf(leaf: Stream | Relation, batch: pa.RecordBatch, key: str | None = None) -> pa.RecordBatch:
+    """The columns of a leaf as the plan calls them.  key: one that may stay a dictionary."""
     if not leaf.fields:
         return batch.rename_columns([f"{leaf.alias}.{name}" for name in batch.schema.names])
     arrays = []
     for field in leaf.fields:
-        array = batch.column(batch.schema.get_field_index(_own(leaf, field)))
-        arrays.append(array if array.type == field.type else array.cast(field.type))
+        name = _own(leaf, field)
+        array = batch.column(batch.schema.get_field_index(name))
+        kind = decoded_type(array.type) if name == key else array.type
+        arrays.append(array if kind == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in leaf.fields])
 
 
@@ -305,13 +318,18 @@ def selected(leaf: Stream | Relation, ts: Any, batch: pa.RecordBatch) -> tuple[A
 
 
 def _load_stream(manager: StreamManager) -> Generator[None, None, tuple[Array, pa.RecordBatch, int]]:
-    """(times, columns, bytes of files); between batches it yields."""
-    holding = Holding(f"stream '{manager.spec.name}'", manager.spec.scratch, counted=manager.reads != "Table")
+    """(times, columns, bytes of files); between batches it yields.  A key other than the time is one of the columns."""
+    spec = manager.spec
+    names = spec.carry if spec.key == spec.time else (spec.key, *spec.carry)
+    holding = Holding(f"stream '{spec.name}'", spec.scratch, counted=manager.reads != "Table")
     for batch in manager.whole(_ROWS):
-        holding.add(batch.ts, batch.carried)
+        rows = batch.carried
+        if spec.key != spec.time:
+            rows = pa.RecordBatch.from_arrays([batch.key, *([] if rows is None else rows.columns)], names=list(names))
+        holding.add(batch.ts, rows)
         yield
     spilled = holding.end()
-    columns = _together(holding.batches, manager.source.schema, manager.spec.carry)
+    columns = _together(holding.batches, manager.source.schema, names)
     return lent_together(holding.times), columns, spilled
 
 

@@ -24,8 +24,9 @@ from nile.pyramid.history.history import History
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource, IterableSource, arrays_of, has_columns, rows_together
 from nile.streams.live_state import Position, content_of, read_position
-from nile.streams.manager import Admitted, StreamManager, StreamSpec, TupleBatch
+from nile.streams.manager import StreamManager, StreamSpec, TupleBatch
 from nile.streams.order import CheckedOrder, RepairedOrder, Run
+from nile.streams.quarantine import Admitted
 from nile.summaries.errors import ConfigError, SourceError, UnknownColumn
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa

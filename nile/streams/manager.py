@@ -27,10 +27,11 @@ from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id, key_type_of
+from nile.streams.files.coding import are_narrow, part_of
 from nile.streams.files.parquet import ParquetSource
 from nile.streams.files.pruning import Pruning, Test, batches_of, pruning_of
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
-from nile.streams.quarantine import Refused, refused_cells, refused_lines, refused_rows
+from nile.streams.quarantine import Admitted, Refused, refused_cells, refused_lines, refused_rows
 from nile.streams.rowlog import RowLog
 from nile.streams.source import CountedSource, open_source
 from nile.summaries.errors import ConfigError
@@ -96,15 +97,6 @@ class TupleBatch:
         return self.shared[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Rows as they came, those that are tuples, and by reason those that are none."""
-
-    raw: RawBatch
-    run: Run
-    refused: tuple[Refused, ...]
-
-
 class StreamManager:
     """Reads one stream. About 25 million tuples per second where they arrive in order from Arrow."""
 
@@ -158,6 +150,9 @@ class StreamManager:
         """
         if rows < 1:
             raise ConfigError(f"stream '{self.spec.name}': needed at least 1 row per batch, got {rows}")
+        yield from self._batches(self.source, rows, at_once)
+
+    def _batches(self, source: Any, rows: int, at_once: bool = False) -> Iterator[TupleBatch]:
         self._begin()
         order: Order = CheckedOrder(self.spec.name)
         if self.spec.lateness is not None:
@@ -165,7 +160,7 @@ class StreamManager:
         waiting: list[Run] = []
         asked = time.monotonic()
         first = at_once and self.may_wait
-        for raw in self._read(rows):
+        for raw in batches_of(source, self._columns, rows, self.threads, self._pruning()):
             slow, first = first or time.monotonic() - asked >= _SLOW, False
             due = self.take(self.admitted(raw, rows), order)
             if due is not None:
@@ -183,9 +178,6 @@ class StreamManager:
             yield from self._full(waiting, rows)
         if waiting:
             yield self.batch(joined(waiting))
-
-    def _read(self, rows: int) -> Iterator[RawBatch]:
-        return batches_of(self.source, self._columns, rows, self.threads, self._pruning())
 
     def _pruning(self) -> Pruning | None:
         keep = (self.spec.time, self.spec.key, self.spec.event_id or self.spec.key)
@@ -228,27 +220,40 @@ class StreamManager:
     def _whole_files(self, source: ParquetSource, rows: int) -> Iterator[TupleBatch]:
         """Files in long pieces: short ones cost more a row, and would be put together again.
 
-        Times that are all good and in order are kept, and are not read again while the files are unchanged.
+        Times that are all good and in order, and keys of few bytes, are kept, and are not read again while the files
+        are unchanged.
         """
         spec, kind = self.spec, source.schema.field(self.spec.time).type
+        if spec.key not in (*spec.carry, *(spec.where.columns if spec.where else ())):
+            source = source.coded(spec.key)
         keeps = spec.where is None and spec.lateness is None and pa.types.is_timestamp(kind)
         stamp = source.stamp if keeps else None
-        times = source.times.get(spec.time, stamp)
-        if times is not None:
+        times, kept = source.times.get(spec.time, stamp), source.keys.get(spec.key, stamp)
+        read, keys = [], []
+        if times is None:
+            for batch in self._batches(source, rows):
+                if stamp is not None:
+                    read.append(batch.ts)
+                    keys.append(batch.key)
+                yield batch
+        else:
             self._begin()
-            names = tuple(name for name in self._columns if name != spec.time or name in spec.carry)
+            known = (spec.time,) if kept is None else (spec.time, spec.key)
+            names = tuple(name for name in self._columns if name not in known or name in spec.carry)
             for at, columns in source.unchanged(stamp, names, rows, self.threads, self._pruning()):
                 ts = times[at]
-                key = columns.column(spec.key) if spec.key in names else instants(ts, kind)
+                if kept is not None:
+                    key = part_of(kept, at.start or 0, len(ts))
+                else:
+                    key = columns.column(spec.key) if spec.key in names else instants(ts, kind)
+                    keys.append(key)
                 yield self.batch(Run(ts, key, _NO_ROWS, _carried(columns, spec.carry) if spec.carry else None))
+        if stamp is None or self.accounting.rejected or source.stamp != stamp:
             return
-        read = []
-        for batch in self.batches(rows):
-            if stamp is not None:
-                read.append(batch.ts)
-            yield batch
-        if stamp is not None and not self.accounting.rejected and source.stamp == stamp:
+        if times is None:
             source.times.put(spec.time, stamp, lent_together(read))
+        if kept is None and spec.key != spec.time and self._pruning() is None and are_narrow(keys):
+            source.keys.put(spec.key, stamp, pa.chunked_array(keys))
 
     def admitted(self, raw: RawBatch, largest_dictionary: int = 65_536) -> Admitted:
         """The rows that are tuples, and the broken ones; nothing changes before `take`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,13 +11,23 @@ import numpy as np
 from nile.base.cells import misfit_reason
 from nile.base.raw import RawBatch
 from nile.base.times import UNPARSABLE_TIME
+from nile.streams.order import Run
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Refused", "refused_cells", "refused_lines", "refused_rows"]
+__all__ = ["Admitted", "Refused", "refused_cells", "refused_lines", "refused_rows"]
 
 Array = np.ndarray[Any, Any]
 Refused: TypeAlias = tuple[dict[str, int], "pa.RecordBatch"]
 """How many by reason, and the rows: reason (text), row (int64, from 1 in the source), raw (text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Rows as they came, those that are tuples, and by reason those that are none."""
+
+    raw: RawBatch
+    run: Run
+    refused: tuple[Refused, ...]
 
 
 def refused_lines(raw: RawBatch) -> Refused:

@@ -124,7 +124,7 @@ def test_any_number_of_threads_keeps_the_tuples_whose_keys_all_have(
 
 
 def test_texts_whose_hashes_are_alike_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_FACTORS", np.zeros(3, np.uint64))
+    monkeypatch.setattr(shared, "FACTORS", np.zeros(3, np.uint64))
     columns = [pa.array(["tea", "cup", None, "tea"]), pa.array(["cup", "pot"])]
     assert text_codes(columns) is None
     assert [each.tolist() for each in encode_all(columns)[0]] == [[0, 1, -1, 0], [1, 2]]

@@ -46,7 +46,7 @@ def test_the_outliers_are_those_of_all_tuples(
     kind: str, shared: float, window: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of keys far apart a hash tells, and one in thirty factors tells those of such a progression too badly to sift by.
-    monkeypatch.setattr("nile.exact.join.shared._FACTORS", np.array([0x9E3779B97F4A7C15] * 3, np.uint64))
+    monkeypatch.setattr("nile.exact.join.shared.FACTORS", np.array([0x9E3779B97F4A7C15] * 3, np.uint64))
     whole, part = (
         made(joined(kind, shared, 7, window)) for made in (lambda two: CountedJoin(two.exact), counted_shared)
     )

@@ -127,7 +127,8 @@ def _measured(chosen: Iterator[Cell], *, brief: bool = False) -> Result:
             "C: counts over int32 keys from Arrow, on one thread: the loop of `nile bench run ranges`, which merges "
             "the streams, takes keys as the numbers they are, writes the records of ranges and adds them up; left out "
             "where no compiler is",
-            "Parquet: Nile keeps the times of files from the first run on; the run that the peak is of reads them",
+            "Parquet: Nile keeps the times and keys of files from the first run on, but for texts with more distinct "
+            "ones than half the rows; the run that the peak is of reads them",
             "peak memory: of one run, in a process of its own that has joined 2,000 tuples before, beyond what it held "
             "then; in every tenth cell",
         ),

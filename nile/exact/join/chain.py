@@ -12,7 +12,7 @@ import numpy as np
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists, Words
 from nile.exact.join.shared import text_codes
-from nile.exact.state.lent import lent
+from nile.exact.state.lent import lent, taken
 from nile.summaries.errors import KeyTypeError
 
 __all__ = ["ExactJoin", "encode", "encode_all", "narrow_codes", "window_codes"]
@@ -46,7 +46,8 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     """Dense codes of Arrow key columns, equal exactly when the keys are: (codes of each, distinct keys).
 
     int64 [n] each, -1 for null; all NaN are one key and -0.0 is 0.0.  Raises KeyTypeError when two
-    columns' types never compare equal.  Cost: of texts that of `text_codes`, of others one dictionary encoding of all.
+    columns' types never compare equal.  Cost: of texts that of `text_codes`, of numbers that of `dense_codes`, of
+    others one dictionary encoding of all.
     """
     columns, common = _alike(key_columns)
     pa = importlib.import_module("pyarrow")
@@ -57,6 +58,9 @@ def encode_all(key_columns: Sequence[Any]) -> tuple[tuple[Array, ...], int]:
     found = text_codes(columns) if str(common) in _TEXTS else None
     if found is not None:
         return found
+    words = _words(columns, common)
+    if words is not None:
+        return dense_codes(words)
     together = pa.chunked_array(columns).dictionary_encode().combine_chunks()
     if isinstance(together, pa.ChunkedArray):
         together = pa.concat_arrays(together.unify_dictionaries().chunks)
@@ -70,10 +74,27 @@ def window_codes(key_columns: Sequence[Any], *, shared: bool = False, threads: i
 
     int64 [n] each, below 0 for null, else anything from 0 on.  Whole numbers, dates, times and floats from 0 on are
     taken as they are (whole numbers less the least one), which costs a twentieth of an encoding; other keys are
-    encoded.  shared: texts that not all columns have may be below 0 too; threads: how many may be used for that, None
-    for all cores.  Raises KeyTypeError as `encode_all` does.
+    encoded, of dictionaries of texts each value once.  shared: texts that not all columns have may be below 0 too;
+    threads: how many may be used for that, None for all cores.  Raises KeyTypeError as `encode_all` does.
     """
-    columns, common = _alike(key_columns)
+    given = [_in_one_chunk(each) for each in key_columns]
+    if any(map(_is_dictionary_of_texts, given)):
+        values = [each.dictionary if _is_dictionary_of_texts(each) else each for each in given]
+        codes = window_codes(values, shared=shared, threads=threads)
+        return tuple(_spread(each, own) for each, own in zip(given, codes, strict=True))
+    columns, common = _alike(given)
+    words = _words(columns, common)
+    if words is not None:
+        return words
+    found = text_codes(columns, shared=shared, threads=threads) if str(common) in _TEXTS else None
+    return encode_all(key_columns)[0] if found is None else found[0]
+
+
+def _words(columns: Sequence[Any], common: Any) -> tuple[Array, ...] | None:
+    """Keys of one type, each column in one chunk, that are numbers from 0 on or can be made so: int64 [n], null below.
+
+    None of others.
+    """
     pa = importlib.import_module("pyarrow")
     types = pa.types
     if types.is_floating(common):
@@ -85,13 +106,12 @@ def window_codes(key_columns: Sequence[Any], *, shared: bool = False, threads: i
     ):
         words = [_numbers(column) for column in columns]
     else:
-        found = text_codes(columns, shared=shared, threads=threads) if str(common) in _TEXTS else None
-        return encode_all(key_columns)[0] if found is None else found[0]
+        return None
     least = min((int(each.min()) for each in words if each.shape[0]), default=0)
     most = max((int(each.max()) for each in words if each.shape[0]), default=0)
     if least < 0:
         if types.is_floating(common) or most - least > np.iinfo(np.int64).max:
-            return encode_all(key_columns)[0]
+            return None
         words = [each - least for each in words]
     for at, column in enumerate(columns):
         if column.null_count:
@@ -105,10 +125,11 @@ def narrow_codes(key_columns: Sequence[Any]) -> tuple[Array, ...] | None:
 
     Raises KeyTypeError as `encode_all` does.
     """
-    columns, common = _alike(key_columns)
     pa = importlib.import_module("pyarrow")
-    if common not in (pa.int32(), pa.date32()) or any(column.null_count for column in columns):
+    narrow = (pa.int32(), pa.date32())
+    if any(column.type not in narrow or column.null_count for column in key_columns):
         return None
+    columns, _ = _alike(key_columns)
     words = tuple(lent(column.view(pa.int32()).to_numpy()) for column in columns)
     return None if any(int(each.min(initial=0)) < 0 for each in words) else words
 
@@ -120,6 +141,35 @@ def _numbers(column: Any) -> Array:
     whole = column.cast(pa.int32()) if narrow else column
     whole = whole.cast(pa.int64())
     return lent((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False))
+
+
+def _in_one_chunk(column: Any) -> Any:
+    """A column of Arrow as one array; anything else as it is."""
+    pa = importlib.import_module("pyarrow")
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+    return whole
+
+
+def _is_dictionary_of_texts(column: Any) -> bool:
+    pa = importlib.import_module("pyarrow")
+    return isinstance(column, pa.DictionaryArray) and str(column.type.value_type) in _TEXTS
+
+
+def _spread(column: Any, codes: Array) -> Array:
+    """The codes of a column's rows, given those of its dictionary's values; of any other column as they are."""
+    if not _is_dictionary_of_texts(column):
+        return codes
+    places = column.indices
+    if not places.null_count:
+        return taken(codes, places.to_numpy())
+    at = places.fill_null(0).to_numpy()
+    found = taken(codes, at) if codes.shape[0] else np.full(at.shape[0], -1, np.int64)
+    found[places.is_null().to_numpy(zero_copy_only=False)] = -1
+    return found
 
 
 def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -134,11 +184,7 @@ def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
                 f"join key: needed a column of Arrow; got {type(column).__module__}.{type(column).__name__}; write "
                 "pyarrow.array(keys)"
             )
-        whole = column
-        if isinstance(column, pa.ChunkedArray):
-            whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(whole, pa.ChunkedArray):
-            whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+        whole = _in_one_chunk(column)
         if pa.types.is_dictionary(whole.type):
             whole = whole.cast(whole.type.value_type)
         columns.append(whole)

@@ -39,9 +39,11 @@ def count_whole(ts: tuple[Array, ...], codes: tuple[Array, ...], window: int, *,
     if largest >= _DENSE * sum(each.shape[0] for each in codes) + _LEAST_CAPACITY:
         places = in_all(codes, largest + 1, threads=threads)
         if places is not None:
-            ts, codes = (tuple(each[at] for each, at in zip(two, places, strict=True)) for two in (ts, codes))
+            codes = tuple(each[at] for each, at in zip(codes, places, strict=True))
         wide = [each.astype(np.int64, copy=False) for each in codes]
-        codes, largest = dense_codes(wide, shared=True, threads=threads)
+        codes, largest = dense_codes(wide, shared=True, threads=threads, over=places is not None)
+        if places is not None:
+            ts = tuple(each[at] for each, at in zip(ts, places, strict=True))
     found: list[int] = []
     pieces = _pieces(ts, window, useful(threads, sum(each.shape[0] for each in ts)))
 

@@ -13,7 +13,7 @@ import numpy as np
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.state.lent import filled, roomy
 
-__all__ = ["FACTOR", "dense_codes"]
+__all__ = ["FACTOR", "coding_room", "dense_codes"]
 
 Array = np.ndarray[Any, Any]
 _LEAST, _GROWTH = 14, 2
@@ -23,19 +23,20 @@ FACTOR = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
 
 
 def dense_codes(
-    columns: Sequence[Array], *, shared: bool = False, threads: int | None = None
+    columns: Sequence[Array], *, shared: bool = False, threads: int | None = None, over: bool = False
 ) -> tuple[tuple[Array, ...], int]:
     """Codes of numbers, equal exactly when the numbers are, in the order in which they come: (codes of each, distinct).
 
     columns: int64 [n] each, below 0 for null, whose code is -1; shared: the shortest column comes first, and what is
-    not in it has code -1 too, as it joins with nothing, looked up on so many threads (None: all cores).  Cost: 6 to 20
-    ns a number by how many are distinct; memory: 8 bytes a number, and 16 to 64 per distinct one.
+    not in it has code -1 too, as it joins with nothing, looked up on so many threads (None: all cores); over: codes are
+    written over the numbers.  Cost: 6 to 20 ns a number by how many are distinct; memory: 8 bytes a number unless
+    written over, and 16 to 64 per distinct one.
     """
     kernels = importlib.import_module("nile.exact.join.dense_kernels")
     bits = _LEAST
-    table, known = _room(bits)
+    table, known = coding_room(bits)
     count, fresh = 0, True
-    out = tuple(roomy(each.shape[0]) for each in columns)
+    out = tuple(columns) if over else tuple(roomy(each.shape[0]) for each in columns)
     # Half of a table's slots are enough for what is given codes: more is not to be touched.
     largest = max(_LEAST, 1 + (min if shared else sum)(each.shape[0] for each in columns).bit_length())
     for numbers, codes in sorted(zip(columns, out, strict=True), key=lambda pair: pair[1].shape[0] if shared else 0):
@@ -53,14 +54,14 @@ def dense_codes(
             if begin < numbers.shape[0]:
                 bits = min(bits + _GROWTH, largest)
                 kept = known
-                table, known = _room(bits)
+                table, known = coding_room(bits)
                 known[:count], known[-1] = kept[:count], count
                 kernels.place_numbers(known, count, table, 64 - bits, FACTOR)
         fresh = not shared
     return out, max(1, count)
 
 
-def _room(bits: int) -> tuple[Array, Array]:
+def coding_room(bits: int) -> tuple[Array, Array]:
     """A table, and numbers by code for half as many as it has slots; their count stands behind them."""
     known = roomy((1 << (bits - 1)) + 1)
     known[-1] = 0

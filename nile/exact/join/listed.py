@@ -119,15 +119,14 @@ class Lists:
         self._size = size_of(ts, window)
         at = None if whole else in_all(codes, above, threads=threads)
         if at is not None:
-            ts = tuple(taken(each, kept) for each, kept in zip(ts, at, strict=True))
             codes, above = kept_of(codes, at, above)
-            told = at if told is None else tuple(taken(each, kept) for each, kept in zip(told, at, strict=True))
-        if words is not None and at is not None:
-            words = Words(tuple(taken(each, kept) for each, kept in zip(words.of, at, strict=True)), words.make)
-        self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
-        self._coded = keys is None and above > _DENSE * (ts[0].shape[0] + ts[1].shape[0]) + SIZE
+        self._coded = keys is None and above > _DENSE * (codes[0].shape[0] + codes[1].shape[0]) + SIZE
         if self._coded:
-            codes, above = dense_codes(codes, shared=True, threads=threads)
+            codes, above = dense_codes(codes, shared=True, threads=threads, over=at is not None)
+        if at is not None:  # only now that what coding took is given back
+            ts = _of(ts, at)
+            told = at if told is None else _of(told, at)
+        self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
         self._ts, self._codes, self._window = ts, codes, window
         tuples = sum(each.shape[0] for each in ts)
         self._cuts = cuts(ts, window, _FEWEST if tuples >= 2 * SIZE else 1)
@@ -135,11 +134,14 @@ class Lists:
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = filled(self._threads * above * 4, 0, np.int32).reshape(self._threads, above, 4)
-        self._words, self._most = self._list(words)
+        self._words, self._most = self._list(words, at)
         self._above = above
 
-    def _list(self, words: Words[Any] | None) -> tuple[Words[Any] | None, float]:
-        """Put all tuples into the lists; returns the words, if these are listed, and about how many pairs there are."""
+    def _list(
+        self, words: Words[Any] | None, kept: tuple[Array, ...] | None
+    ) -> tuple[Callable[[Array], Any] | None, float]:
+        """Put all tuples into the lists; returns what is made of words, if these are listed, and about how many pairs
+        there are.  kept: which tuples of the streams are listed, None: all."""
         kernels = _kernels()
         stretches = self._stretches()
 
@@ -154,13 +156,13 @@ class Lists:
         if words is not None and pairs < _MANY * sum(each.shape[0] for each in self._ts):
             words = None
         if words is not None:  # they are read in the order of the lists, where by ordinals they lie anywhere
-            self._at = words.of
+            self._at = words.of if kept is None else _of(words.of, kept)
         kind = np.int32 if words is None else np.int64
         lefts = self._ts[0].shape[0]
         self._listed = roomy(lefts + self._ts[1].shape[0], kind)
         self.listed = (self._listed[:lefts], self._listed[lefts:])
         each(lambda *given: kernels.place_keys(*given, self.listed[given[2]], self._at[given[2]]))
-        return words, pairs
+        return None if words is None else words.make, pairs
 
     def _of_stretch(self, call: Callable[..., Any], stretch: Slice, k: int) -> None:
         for side in range(2):
@@ -209,7 +211,7 @@ class Lists:
         kept: whether that holds the block itself, or a part of it; else its room serves for the next one.
         """
         if self._words is not None:
-            make, kept = self._words.make, True
+            make, kept = self._words, True
         places, slices, turns = self._begin()
         ahead: list[Ahead[T | None]] = []
         for k in range(1, self._threads):
@@ -291,6 +293,11 @@ class Lists:
             if gone < one.gone[side] and self._window >= 0:
                 kernels.pass_keys(self._codes[side][gone : one.gone[side]], kernels.FIRST + side, place.rows)
                 progress[2 + side] = one.gone[side]
+
+
+def _of(columns: tuple[Array, ...], kept: tuple[Array, ...]) -> tuple[Array, ...]:
+    """What columns have of the tuples that are kept."""
+    return tuple(taken(each, at) for each, at in zip(columns, kept, strict=True))
 
 
 def cuts(ts: tuple[Array, ...], window: int, count: int) -> list[Slice]:

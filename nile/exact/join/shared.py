@@ -14,7 +14,7 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.state.lent import filled, lent, roomy, taken
 
-__all__ = ["in_all", "kept_of", "run_shared", "text_codes"]
+__all__ = ["FACTORS", "Texts", "in_all", "kept_of", "run_shared", "text_codes"]
 
 Array = np.ndarray[Any, Any]
 _BITS = 4  # a tuple, of hashed keys, and of those told by a bit each: of more `in_all` knows a hash alone
@@ -25,7 +25,7 @@ _SAMPLED = 1024
 _TEXTS = 1 << 15
 """Texts a thread, below which starting it costs more than it saves: each takes several times what a number does."""
 # Drawn anew by each process: whoever chooses the keys cannot choose which are taken for each other.
-_FACTORS = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
+FACTORS = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 
 
 def _kernels() -> Any:
@@ -47,7 +47,7 @@ def in_all(
     """
     if min(each.shape[0] for each in codes) < _SAMPLED:
         return None
-    kernels, factor = _kernels(), _FACTORS[0]  # as Python's it would be one type or another, and compiled for both
+    kernels, factor = _kernels(), FACTORS[0]  # as Python's it would be one type or another, and compiled for both
     bits = (_BITS * sum(each.shape[0] for each in codes)).bit_length()
     how = (64 if keys <= 1 << bits else 64 - bits, factor)
     words = (min(keys, 1 << bits) >> 6) + 1
@@ -104,7 +104,7 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
         return kept, above
     kernels = _kernels()
     marks = np.zeros((above >> 6) + 1, np.uint64)
-    kernels.mark_keys(kept[0], marks, 64, _FACTORS[0])
+    kernels.mark_keys(kept[0], marks, 64, FACTORS[0])
     before = np.empty(marks.shape[0], np.int32)
     found = kernels.add_up(marks, before)
     out = tuple(roomy(each.shape[0]) for each in kept)
@@ -139,17 +139,17 @@ def text_codes(
     of 63 bits, drawn anew by each process, after which every text is compared with the first of its code.
     threads: how many may be used, None for all cores.  Cost: 10 to 70 ns a text by how many are distinct.
     """
-    texts = [_Texts(column) for column in columns]
+    texts = [Texts(column) for column in columns]
     words = [roomy(each.size) for each in texts]
 
     def hash_texts(k: int, at: slice) -> None:
-        _text_kernels().text_words(*texts[k].piece(at), _FACTORS, words[k][at])
+        _text_kernels().text_words(*texts[k].piece(at), FACTORS, words[k][at])
 
     _in_pieces(words, threads, hash_texts)
     places = in_all(words, 1 << 63, threads=threads) if shared else None
     if places is not None:
         words = [taken(each, at) for each, at in zip(words, places, strict=True)]
-    codes, distinct = dense_codes(words, shared=shared, threads=threads)
+    codes, distinct = dense_codes(words, shared=shared, threads=threads, over=True)
     at = tuple(np.arange(each.size) for each in texts) if places is None else places
     if not _alike(codes, at, texts, distinct, shared, threads):
         return None
@@ -162,7 +162,7 @@ def text_codes(
 
 
 def _alike(
-    codes: Sequence[Array], places: Sequence[Array], texts: Sequence[_Texts], distinct: int, shared: bool,
+    codes: Sequence[Array], places: Sequence[Array], texts: Sequence[Texts], distinct: int, shared: bool,
     threads: int | None,
 ) -> bool:  # fmt: skip
     """Whether all texts of a code are one text.  places: which texts of a column the codes are of; shared: whether the
@@ -198,7 +198,7 @@ def _in_pieces(columns: Sequence[Array], threads: int | None, call: Callable[[in
     together([partial(some, lane) for lane in range(count)])
 
 
-class _Texts:
+class Texts:
     """The memory of an Arrow column of text or bytes.  data: uint8; ends: int [size + 1], where texts begin and end."""
 
     def __init__(self, column: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from nile.base.compiler import numba
 from nile.exact.state.kernels import inlined, kernel
 
-__all__ = ["first_texts", "text_words", "unlike_texts"]
+__all__ = ["first_texts", "hold_texts", "text_words", "unlike_texts"]
 
 Array = np.ndarray[Any, Any]
 _LITTLE = sys.byteorder == "little"
@@ -81,6 +81,36 @@ def text_words(data: Array, offsets: Array, valid: Array, factors: Array, words:
             words[i] = -1
         else:
             words[i] = _hashed(data, np.int64(offsets[i]), np.int64(offsets[i + 1]), factors)
+
+
+@kernel
+def hold_texts(
+    data: Array, offsets: Array, words: Array, begin: int, ends: Array, arena: Array, held: int, codes: Array
+) -> tuple[int, int]:
+    """Hold the first text of each code and compare every other with it, from `begin` on, until there is no room for one
+    more or one is unlike the first of its code: (where that was, how many are held).
+
+    data, offsets: as of `text_words`; words: int64 [n], the codes of texts, which rise from `held`, below 0 for none;
+    ends: int64, where held texts end in arena, uint8, behind a 0; codes: int32 [n], as words.
+    """
+    for i in range(begin, codes.shape[0]):
+        code = words[i]
+        codes[i] = code
+        if code < 0:
+            continue
+        first, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        if code < held:
+            if not _same(data, first, end, arena, ends[code], ends[code + 1]):
+                return i, held
+            continue
+        at = ends[held]
+        if at + end - first > arena.shape[0]:
+            return i, held
+        for k in range(first, end):
+            arena[at + k - first] = data[k]
+        held += 1
+        ends[held] = at + end - first
+    return codes.shape[0], held
 
 
 @kernel

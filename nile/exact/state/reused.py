@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.pages import page_pool
 from nile.exact.state.arrow import pa
 
 __all__ = ["Reused", "address", "reused"]
@@ -58,7 +59,7 @@ class Reused:
                 continue
             self._waits -= size
             return found
-        return np.frombuffer(pa.allocate_buffer(size), np.uint8)
+        return np.frombuffer(pa.allocate_buffer(size, memory_pool=page_pool(size)), np.uint8)
 
     def give(self, block: Array) -> None:
         """Nobody holds a block any more: it is kept, where there is room."""

@@ -25,10 +25,10 @@ from nile.execution.exact.physical import Compiler, with_selections
 from nile.execution.exact.relational import Path, Relational
 from nile.execution.exact.several import is_countable
 from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.key_columns import key_columns, looked_at
 from nile.execution.reading import Leaf, Reading
 from nile.execution.shape import Shape
 from nile.execution.values import filtered, maker, schema_of
-from nile.expressions.tree import columns_of
 from nile.operators.common.rows import row_codes
 from nile.sql.plan import (
     Every,
@@ -108,7 +108,7 @@ class ExactRun(Run):
         self.actual: Mapping[Path | None, Actual] = {}
         self._home = home
         self._spills = Spills(home.scratch)
-        self._reading = Reading(home, query.plan)
+        self._reading = Reading(home, query.plan, key_columns(query.plan))
         self._plain = schema_of(query.plan.fields)
 
     @property
@@ -289,7 +289,7 @@ class ExactRun(Run):
         makes = [(node, maker(node.items) if isinstance(node, Project) else None, at) for node, at in above[::-1]]
         spent: dict[str, int] = {}
         choice = self.choice
-        wanted = _looked_at([node for node, _ in above])
+        wanted = looked_at([node for node, _ in above])
         join = partial(
             joined, plan, algorithm=choice.algorithm, strategy=choice.strategy, spent=spent, wanted=wanted,
             threads=self._reading.threads, codes=codes, shapes=self.shapes,
@@ -343,16 +343,6 @@ def _stored_at(plan: Plan, path: Path) -> list[Path]:
     """The paths of a plan's nodes that have no stream below them."""
     own = [path] if not any(isinstance(leaf, Stream) for leaf in leaves_of(plan)) else []
     return own + [at for k, each in enumerate(inputs_of(plan)) for at in _stored_at(each, (*path, k))]
-
-
-def _looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
-    """The columns of what is below that selections and projections, outermost first, look at; None: all."""
-    names: set[str] = set()
-    for node in above[::-1]:
-        if isinstance(node, Project):
-            return frozenset(names.union(*(columns_of(item.node) for item in node.items)))
-        names.update(columns_of(node.condition))
-    return None
 
 
 def _in_window(node: Stream, held: Leaf, now: int, bound: int | None) -> Side:

@@ -26,7 +26,7 @@ from nile.pyramid.history.history import History
 from nile.sql.plan import Query
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
-from nile.streams.manager import Admitted
+from nile.streams.quarantine import Admitted
 from nile.streams.versions import Versions
 from nile.summaries.errors import ConfigError, UnknownStream
 from nile.summaries.heavy import pa

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.contiguous import in_one
+from nile.base.plain import decoded_type
 from nile.exact.join.chain import ExactJoin, encode, encode_all, narrow_codes, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.state.lent import lent_together
@@ -329,9 +330,10 @@ class Joinable(KeyedStreams):
 def _comparable(streams: Sequence[Loaded]) -> pa.DataType:
     """The type of all streams' keys.  Raises KeyTypeError."""
     none = KeyTable(streams[0].hasher)
-    for one in streams:
-        none.encode(one.key.slice(0, 0), where=f"stream '{one.name}'")
-    encode_all([one.key.slice(0, 0) for one in streams])
+    no_keys = [pa.array([], decoded_type(one.key.type)) for one in streams]  # a slice has its whole dictionary
+    for one, key in zip(streams, no_keys, strict=True):
+        none.encode(key, where=f"stream '{one.name}'")
+    encode_all(no_keys)
     return streams[0].key.type if none.kind is None else none.kind
 
 

@@ -97,11 +97,12 @@ class RangeJoin(Unsampled):
         above = 1 + max(int(each.max(initial=-1)) for each in codes)
         at = in_all(codes, above, threads=threads)
         if at is not None:
-            ts, places = tuple(taken(each, kept) for each, kept in zip(ts, at, strict=True)), at
             codes, above = kept_of(codes, at, above)
-        tuples = sum(each.shape[0] for each in ts)
+        tuples = sum(each.shape[0] for each in codes)
         if above > _DENSE * tuples + BLOCK:
-            codes, above = dense_codes(codes, shared=True, threads=threads)
+            codes, above = dense_codes(codes, shared=True, threads=threads, over=at is not None)
+        if at is not None:  # only now that what coding took is given back
+            ts, places = tuple(taken(each, kept) for each, kept in zip(ts, at, strict=True)), at
         slices = cuts(ts, self._window, _SLICES if tuples >= _LONG else 1)
         lanes = min(len(slices), useful(threads, tuples) if above <= tuples else 1)
         kind = np.int32 if len(joined.left.ts) + len(joined.right.ts) <= _INT32 else np.int64

@@ -7,17 +7,21 @@ typed, filtered and ordered already, its ts in nanoseconds (given out as timesta
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from nile.base.pages import page_pool
 from nile.base.plain import decoded_type, plain_array, plain_schema, plain_type
 from nile.base.raw import RawBatch, check_columns
 from nile.base.unchanged import Kept, Stamp, stamp_of
+from nile.exact.join.threads import together
+from nile.exact.state.lent import counted
 from nile.expressions.possible import Ends
+from nile.streams.files.coding import coded_column, is_text, pays
 from nile.streams.files.paths import existing_file, existing_path
 from nile.streams.files.pruning import Pruning, ends_of_group, extent_of_groups, filled
 from nile.summaries.errors import SourceError, SourceMissing
@@ -25,6 +29,8 @@ from nile.summaries.heavy import pa, pq
 
 _SMALL_DICTIONARY = 64 << 10  # bytes on disk: a few thousand values
 _MOST_TOGETHER = 1 << 31  # bytes of parts of a column that are put together
+_WIDE = 8
+"""Bytes of a value, about."""
 _PREPARED = ["key", "ordinal", "ts"]
 
 
@@ -42,6 +48,8 @@ class ParquetSource:
         self.name = name or str(path)
         self.times = Kept()
         """Event times of columns that were read and all are good and in order, int64 [rows] ns."""
+        self.keys = Kept()
+        """Key columns that were read whole: Arrow's, [rows]."""
         found = existing_path(path, "Parquet file")
         self._files = _parts(found) if found.is_dir() else [existing_file(path, "Parquet file")]
         self._opened = stamp_of(self._files)
@@ -63,6 +71,8 @@ class ParquetSource:
                     "rewrite the directory with one set of columns"
                 )
         self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
+        self._coded: str | None = None
+        self._with_codes: dict[str, ParquetSource] = {}
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
             stored = reader.schema_arrow.remove_metadata()
@@ -72,6 +82,28 @@ class ParquetSource:
         if prepared:
             schema = schema.set(schema.get_field_index("ts"), pa.field("ts", pa.timestamp("ns")))
         self.schema = schema
+
+    def coded(self, column: str) -> ParquetSource:
+        """The source for who reads whole row groups of this key: where that costs less, texts come as a dictionary.
+
+        What is found out of the first rows stands as long as this source.  Raises SourceError.
+        """
+        if column not in self._with_codes:
+            self._with_codes[column] = self._coding(column)
+        return self._with_codes[column]
+
+    def _coding(self, column: str) -> ParquetSource:
+        at, kind = self._stored.get_field_index(column), self._stored.field(column).type
+        if not is_text(kind):
+            return self
+        with _reading(self._files[0]), _open(self._files[0], self._encoded, page_pool()) as reader:
+            self._check(self._files[0], reader.schema_arrow, [column])
+            if not pays(reader, column, kind):
+                return self
+        other = copy.copy(self)
+        other._coded = column
+        other.schema = self.schema.set(at, pa.field(column, pa.dictionary(pa.int32(), kind)))
+        return other
 
     @property
     def stamp(self) -> Stamp | None:
@@ -88,8 +120,7 @@ class ParquetSource:
 
         Reading gives every batch the whole dictionary of its row group, so a large one costs more than it saves.
         """
-        types = pa.types
-        if not (types.is_string(column.type) or types.is_binary(column.type) or types.is_large_string(column.type)):
+        if not is_text(column.type):
             return False
         for metadata in self._metadata:
             for group in range(metadata.num_row_groups):
@@ -140,7 +171,7 @@ class ParquetSource:
         for count, batch in self._batches(columns, rows, threads, pruning):
             if batch is not None:
                 unread = count - batch.num_rows
-                yield RawBatch(batch, np.arange(start, start + count - unread), unread=unread)
+                yield RawBatch(batch, counted(start, count - unread), unread=unread)
             start += count
 
     def _batches(
@@ -149,13 +180,14 @@ class ParquetSource:
         """(how many rows, their columns, empty where nothing is to be kept of them; None: they are no rows)."""
         check_columns(self.schema, columns, where=self.name)
         keep = [name for name in columns if pruning is not None and name in pruning.keep]
+        pool = self._pool(columns)
         for file in self._files:
-            with _reading(file), _open(file, self._encoded) as reader:
+            with _reading(file), _open(file, self._encoded, pool) as reader:
                 self._check(file, reader.schema_arrow, columns)
                 for what, groups, ends in self._parts(reader.metadata, pruning):
                     names = {"read": list(columns), "fill": keep, "skip": []}[what]
                     if names or what == "read":
-                        for arrays in _read(reader, names, rows, threads, groups):
+                        for arrays in self._read(file, reader, names, rows, threads, groups):
                             batch = self._batch(
                                 columns, dict(zip(names, arrays, strict=True)), ends, len(arrays[0]) if arrays else 0
                             )
@@ -170,6 +202,41 @@ class ParquetSource:
                         for begin in range(0, count, rows):
                             length = min(rows, count - begin)
                             yield length, self._batch(columns, {}, ends, length)
+
+    def _read(
+        self, file: Path, reader: Any, columns: list[str], rows: int, threads: int | None, wanted: list[int] | None
+    ) -> Iterator[list[Any]]:
+        """The columns of row groups (None: of all), at most `rows` of them at a time."""
+        coded = self._coded if self._coded in columns else None
+        by_column = threads == 1 or coded is not None
+        for groups in _groups(reader.metadata, rows, wanted) if by_column else [wanted]:
+            found: dict[str, Any] = {}
+            rest = [name for name in columns if name != coded]
+
+            def code(groups: list[int], found: dict[str, Any]) -> None:
+                with _open(file, self._encoded, page_pool()) as own:
+                    found[str(coded)] = coded_column(own, str(coded), self._stored.field(coded).type, groups)
+
+            def read(groups: list[int], found: dict[str, Any], rest: list[str]) -> None:
+                found.update((name, _column(reader, name, rows, groups)) for name in rest)
+
+            if groups is not None and by_column:
+                works = [partial(read, groups, found, rest)] + [partial(code, groups, found)] * (coded is not None)
+                for some in [works] if threads != 1 else [[work] for work in works]:
+                    together(some)
+            if found and all(column is not None for column in found.values()):
+                yield [found[name] for name in columns]
+                continue
+            batches = reader.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=threads != 1)
+            for batch in batches:
+                yield [batch.column(batch.schema.get_field_index(name)) for name in columns]
+
+    def _pool(self, columns: Sequence[str]) -> Any:
+        """Which memory rows are read into: texts grow in it piece by piece, for which small pages cost most."""
+        kinds = [self._stored.field(name).type for name in columns if name != self._coded]
+        if not all(pa.types.is_primitive(kind) or pa.types.is_dictionary(kind) for kind in kinds):
+            return None
+        return page_pool(_WIDE * self.rows * len(kinds))
 
     def _parts(
         self, metadata: Any, pruning: Pruning | None
@@ -205,6 +272,8 @@ class ParquetSource:
                 arrays.append(filled(name, kind, rows, ends))
                 continue
             array = plain_array(read[name])
+            if name == self._coded and not pa.types.is_dictionary(array.type):
+                array = array.dictionary_encode()
             arrays.append(array.cast(kind) if self.prepared and name == "ts" else array)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in columns]))
 
@@ -241,22 +310,15 @@ def _parts(directory: Path) -> list[Path]:
     return parts
 
 
-def _open(file: Path, encoded: Sequence[str]) -> Any:
-    return pq.ParquetFile(file, read_dictionary=list(encoded) or None, pre_buffer=False)
-
-
-def _read(
-    reader: Any, columns: list[str], rows: int, threads: int | None, wanted: list[int] | None
-) -> Iterator[list[Any]]:
-    """The columns of row groups (None: of all), at most `rows` of them at a time."""
-    for groups in _groups(reader.metadata, rows, wanted) if threads == 1 else [wanted]:
-        found = [] if groups is None or threads != 1 else [_column(reader, name, rows, groups) for name in columns]
-        if found and all(column is not None for column in found):
-            yield found
-            continue
-        batches = reader.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=threads != 1)
-        for batch in batches:
-            yield [batch.column(batch.schema.get_field_index(name)) for name in columns]
+def _open(file: Path, encoded: Sequence[str], pool: Any = None) -> Any:
+    """pool: of which Arrow's memory is to be taken; None: as it is set."""
+    how: dict[str, Any] = {"read_dictionary": list(encoded) or None, "pre_buffer": False}
+    opened = pq.ParquetFile(file, **how)
+    if pool is not None:
+        opened.reader.close()
+        opened.reader = pq.ParquetReader(memory_pool=pool)
+        opened.reader.open(str(file), **how)
+    return opened
 
 
 def _groups(metadata: Any, rows: int, wanted: list[int] | None) -> Sequence[list[int] | None]:
