@@ -103,8 +103,24 @@ def test_the_whole_budget_gives_the_whole_answer(strategy: str, window: float | 
         wanted = {tuple(map(int, pair)) for pair in np.argwhere(outlier if preference == "asc" else joins)}
         answer = _run(db, preference, strategy, 1.0, window)
         assert set(_pairs(answer)) == wanted
-        if preference != "asc":
-            assert answer.estimate.value == len(wanted)
+        told = answer.estimate
+        assert told.value == len(wanted)
+        assert told.high in (len(wanted), np.inf if preference == "asc" and strategy == "keys" else len(wanted))
+
+
+@pytest.mark.parametrize(
+    "budget", [0.3, 0.9, nile.Budget(seconds=5.0), nile.Budget(outputs=3), nile.Budget(deadline=5.0)]
+)
+@pytest.mark.parametrize("strategy", ["auto", "exact", "counts", "keys"])
+def test_asc_estimates_how_many_pairs_of_outliers_there_are(strategy: str, budget: Any) -> None:
+    db, (_, outlier) = _database(), _all()
+    answer = _run(db, "asc", strategy, budget)
+    told = answer.estimate
+    found = len(_pairs(answer))
+    assert told.certified
+    assert found <= told.value <= outlier.sum() <= told.high
+    assert told.high in ((np.inf,) if strategy == "keys" else (outlier.sum(), np.inf))
+    assert strategy not in ("exact", "counts") or told == nile.Estimate.exact(float(outlier.sum()))
 
 
 @pytest.mark.parametrize("seeds", rounds(400))
@@ -271,7 +287,7 @@ def test_a_budget_in_outputs_draws_as_many_as_it_says() -> None:
     assert weights == pytest.approx([joins.sum()] * 2, rel=0.06)
 
 
-def test_a_budget_in_outputs_of_three_streams_is_no_sample_and_says_so() -> None:
+def test_a_budget_in_outputs_of_three_streams_draws_as_many_from_all() -> None:
     db = _database()
     db.register(
         "c", pa.table({"ts": pa.array(np.arange(300) * 10**7).cast(pa.timestamp("ns")), "k": _keys(2)[:300]}), time="ts"
@@ -279,6 +295,7 @@ def test_a_budget_in_outputs_of_three_streams_is_no_sample_and_says_so() -> None
     query = db.join("a", "b", "c", on="k", window=WINDOW).prefer("weighted")
     whole = len(query.run().to_arrow())
     answer = query.run(nile.Budget(outputs=20))
-    found = len(answer.to_arrow())
-    assert 0 < found <= 20 < whole
-    assert (answer.estimate.low, answer.estimate.high) == (found, np.inf)
+    rows = answer.to_arrow()
+    assert rows.num_rows == 20 < whole
+    assert answer.estimate == nile.Estimate.exact(float(whole))
+    assert sum(rows["weight"].to_pylist()) == pytest.approx(whole)

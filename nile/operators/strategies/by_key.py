@@ -217,6 +217,11 @@ class KeyOutliers(KeyLists):
         """Bytes held."""
         return super().nbytes + 4 * self._at.nbytes + self._order.nbytes
 
+    @property
+    def pairs(self) -> int:
+        """How many pairs of outliers there are."""
+        return int(self._many.sum())
+
     def written(self, most: int) -> Iterator[Outputs]:
         """The first `most` pairs: those with fewest tuples of their key around, and of an arrival its newest first."""
         of = self._order, self._at, self._high, self._many

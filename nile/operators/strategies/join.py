@@ -64,6 +64,7 @@ class StrategyJoin:
         self._tuples = tuple(map(len, joined.streams))
         self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
+        self._outliers: int | None = None
         self.choice = Choice(plan, joined, clock, asking=asking, after=after)
         self.prices = self.choice.prices
         self._clock, self._after, self._owing = clock, after, Owing(after, clock)
@@ -286,6 +287,8 @@ class StrategyJoin:
         ts = self._joined.left.ts, self._joined.right.ts
         found = KeyOutliers(lists, ts, self._reach, self._joined.left_keys, self.plan.outlier_cap)
         self._bytes = max(self._bytes, found.nbytes)
+        if self.choice.way != "keys":
+            self._outliers = found.pairs
         return found.written(self._paid(self._left, admission))
 
     def _drawn_of(self, found: KeyPairs | Rest, admission: Admission, strata: tuple[Array, Array]) -> Iterator[Outputs]:
@@ -350,28 +353,29 @@ class StrategyJoin:
     @property
     def is_told(self) -> bool:
         """Whether `total` will not change any more."""
-        return self.choice.known is not None or self._sampled is not None
+        return self.choice.known is not None or self._outliers is not None or self._sampled is not None
 
     def count(self) -> None:
-        """Where all pairs are found as they complete, or all tuples are gone through for outliers, count the pairs
-        without finding any.  O(tuples)."""
-        way, asc = self.choice.way, self.plan.preference == "asc"
-        if (way == "exact" or (way == "counts" and asc)) and not self.is_told and self._left > 0.0:
+        """Where all pairs are found as they complete, count them without finding any.  O(tuples)."""
+        if self.choice.way == "exact" and self.plan.preference != "asc" and not self.is_told and self._left > 0.0:
             self.choice.known = counted_all(self._joined)
             self._list(sum(self._tuples))
 
     @property
     def total(self) -> Estimate:
-        """How many pairs there are: counted, or told by the sample, or else by the look, of which none is certified."""
-        if self.choice.known is not None:
-            return Estimate.exact(float(self.choice.known))
+        """How many pairs (asc: of outliers) there are: counted, or told by the sample, or else by the look, which
+        certifies none, or by outliers found."""
+        found, asc = float(self._outputs), self.plan.preference == "asc"
+        if (known := self._outliers if asc else self.choice.known) is not None:
+            return Estimate.exact(float(known))
+        if asc:
+            return Estimate.between(found, found, np.inf)
         if self._sampled is not None:
             assert self._admission is not None
             tuples = tuple(n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True))
             window, span = self._joined.window, span_of(self._joined)
             return told(*self._sampled, self._admission, tuples, window, span, _CONFIDENCE)
         pairs, reach = self.choice.look.pairs, _TWICE * self.choice.look.error
-        found = float(self._outputs)
         return Estimate(max(found, pairs), max(found, pairs - reach), max(found, pairs + reach), _CONFIDENCE, False)
 
     def codes(self, left: Array) -> Array:
