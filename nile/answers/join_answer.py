@@ -216,9 +216,10 @@ class JoinAnswer(JoinOutputs[Outputs]):
                 self._join.count()
             else:
                 self.clock.during(self._join.count)
-            for _ in self._found:  # which may be too many to keep: no further than until they are counted
-                if self._join.is_told:
-                    break
+            # Which may be too many to keep: no further than until they are counted.
+            found = iter(() if self._found.done else self._found)
+            while not self._join.is_told and next(found, None) is not None:
+                pass
             return self._join.total
         return super().estimate
 
