@@ -109,9 +109,10 @@ def test_a_sample_of_so_many_outputs_is_drawn_evenly_from_all(shape: str, asked:
     assert abs(np.mean(means) - (whole - 1) / 2 * bool(exact)) <= DEVIATIONS * error
 
 
-def test_aggregates_of_so_many_outputs_stand_for_all_pairs() -> None:
+@pytest.mark.parametrize("fade", ["", "FADE FACTOR 0.5"])
+def test_aggregates_of_so_many_outputs_stand_for_all_pairs(fade: str) -> None:
     db = database(400, 60, 1.4)
     plain = "FROM sa a, sb b WHERE a.item = b.item AND a.n < b.n WINDOW 20"
     exact = len(db.sql(f"SELECT a.n {plain}"))
-    told = db.sql(f"SELECT count(*) AS pairs {plain} WITH PREFERENCE weighted a.item BUDGET 50 OUTPUTS")
+    told = db.sql(f"SELECT count(*) AS pairs {plain} WITH PREFERENCE weighted a.item {fade} BUDGET 50 OUTPUTS")
     assert told.fetchall() == [(exact,)]

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 def draws_outputs(plan: JoinPlan) -> bool:
     """Whether a plan asks for a sample of so many outputs, in a way that counting can tell: not of records, nor where
-    a fade factor, a replay or forgetting makes a match worth less than a count says."""
+    a replay or forgetting leaves fewer than there are."""
     return (
         plan.budget.unit == "outputs"
         and plan.preferred
@@ -27,7 +27,6 @@ def draws_outputs(plan: JoinPlan) -> bool:
         and plan.method == "nile"
         and plan.strategy == ""
         and plan.output == "pairs"
-        and plan.fade.factor == 1.0
         and not (plan.pace.is_replay or plan.spec.forgetting or plan.blind)
     )
 
