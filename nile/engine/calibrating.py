@@ -159,7 +159,13 @@ def _passes(db: Database, begin: float) -> dict[str, float]:
     reading = cpu_of(lambda: _joinable(handed, trials.GAP))
     joined = _joinable(db, trials.GAP)
     look = Look(joined, 0)
-    looking = cpu_of(lambda: Look(joined, 0).distinct)
+
+    def telling() -> None:
+        fresh = Look(joined, 0)
+        assert fresh.distinct
+        assert fresh.pairs
+
+    looking = cpu_of(telling)
 
     def weighing() -> None:
         fresh = Look(joined, 0)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nile.operators.strategies.strategy_kernels import admit, times_met, weigh_outliers
+from nile.experiments.benchmarks.truth.family import made
+from nile.operators.strategies.looking import Look
+from nile.operators.strategies.strategy_kernels import admit, near_by_key, times_met, weigh_outliers
 from nile.summaries.hash_kernels import mix
 
 Array = np.ndarray[Any, Any]
@@ -24,6 +26,45 @@ def test_keys_are_counted_in_both_streams() -> None:
         one, other = Counter(left.tolist()), Counter(right.tolist())
         assert numbers[:met].tolist() == sorted({*one, *other})
         assert times[:, :met].T.tolist() == [[one[key], other[key]] for key in sorted({*one, *other})]
+
+
+def test_pairs_of_one_key_are_counted_and_those_within_the_window() -> None:
+    rng = np.random.default_rng(3)
+    for sizes in ((0, 0), (0, 5), (300, 200)):
+        keys = [rng.integers(0, 12, size).astype(np.uint64) for size in sizes]
+        times = [np.sort(rng.integers(0, 90, size)) for size in sizes]
+        told = [np.sort(key << np.uint64(16) | np.arange(key.shape[0], dtype=np.uint64)) for key in keys]
+        for window in (0, 7, 1_000):
+            alike = keys[0][:, None] == keys[1][None, :]
+            near = alike & (abs(times[0][:, None] - times[1][None, :]) <= window)
+            assert near_by_key(*told, *times, window) == (int(alike.sum()), int(near.sum()))
+
+
+def test_times_at_the_ends_of_what_there_is_are_within_a_window() -> None:
+    ends = np.iinfo(np.int64)
+    times = np.array([ends.min, ends.max])
+    told = np.array([0, 1], np.uint64)
+    assert near_by_key(told, told, times, times, 1 << 60) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["sessions", "drifting", "late heavy key", "float keys", "bursts", "zipf 1", "short window"]
+)
+@pytest.mark.parametrize("tuples", [2_000, 40_000])
+def test_pairs_are_told_where_keys_go_with_time(name: str, tuples: int) -> None:
+    joined = made(name, tuples, 5)
+    exact = joined.pairs
+    look = Look(joined, 0)
+    assert abs(look.pairs / exact - 1.0) < 0.15 + 4.0 / math.sqrt(exact / max(look.every) ** 2)
+    half = look.within(None if joined.window is None else joined.window // 2)
+    assert half.pairs < look.pairs
+    assert half.alike <= look.alike
+
+
+def test_a_look_at_keys_that_do_not_go_with_time_is_that_at_all_tuples() -> None:
+    for name in ("zipf 0.5", "many keys", "tied times", "near-empty", "many keys, whole stream"):
+        look = Look(made(name, 3_000, 1), 0)
+        assert look.alike == look.closeness
 
 
 @pytest.mark.parametrize("nulls", [False, True])

@@ -303,7 +303,7 @@ def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]
     pairs = max(1.0, look.pairs)
     sizes = sizes_of(
         np.array([pairs]), np.maximum(tuples, 1.0)[None, :], int(look.keys), counts[None, :, :],
-        np.array([stands]), np.array([look.closeness]),
+        np.array([stands]), np.array([look.alike]),
     )  # fmt: skip
     whole = work.tuples * work.taking(1.0, counting=False)
     share = min(1.0, max(0.0, room) / max(1.0, whole))

@@ -36,6 +36,10 @@ _KINDS, _ALIKE = 32, 100
 """Of slots by how often they were seen, and how many of a kind tell what the next one has."""
 _DENSE, _BESIDE = 4, 1 << 18
 """Numbers a tuple, and besides, up to which joins take keys as they are (`nile.exact.join.listed`)."""
+_ODD, _PLACES = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFFFF)
+"""Numbers that differ differ times this, mostly in their upper bits; the lower ones are for places of up to _SEEN."""
+_TOLD, _CLEARLY = 64, 1.25
+"""Pairs of one key that tell how many of these are near, and how many times more or fewer than of all tuples."""
 _BLOCK = 1024
 """Tuples that are admitted or refused at a time."""
 
@@ -63,8 +67,11 @@ class Look:
         counts = np.zeros((2, self.slots), np.int32)
         ends: list[tuple[int, int]] = []
         self._noted: list[Array] = []
+        self._looked: list[tuple[int, Array]] = []
         for k in (0, 1):
-            words, valid = self._sample(k, int(self._seeds.integers(self.every[k])))
+            first = int(self._seeds.integers(self.every[k]))
+            words, valid = self._sample(k, first)
+            self._looked.append((first, valid))
             words = words[valid] if valid.shape[0] else words
             kernels.slot_counts(words, self.seed, self.shift, counts[k])
             self._noted.append(words)
@@ -110,7 +117,7 @@ class Look:
         assert self._sums.size  # of the counts alone
         other = copy(self)
         other.window, other._weighed = window, {}
-        for name in ("_close", "pairs"):
+        for name in ("_close", "alike", "pairs"):
             other.__dict__.pop(name, None)
         return other
 
@@ -132,6 +139,28 @@ class Look:
         high = np.searchsorted(right, np.where(at > ends.max - window, ends.max, at + window), side="right")
         near = (high - low) / right.shape[0]
         return float(max(1e-9, near.mean())), float(near.std() / np.sqrt(near.shape[0]))
+
+    @cached_property
+    def alike(self) -> float:
+        """As `closeness`, of those of one key, where keys clearly go with time: sessions, walks, what drifts.
+
+        By the tuples looked at: as many of one key as there are, and as many of these near as there are.
+        """
+        close, window = self.closeness, self.window
+        if window is None or close >= 1.0:
+            return close
+        words, times = [], []
+        for one, every, noted, (first, valid) in zip(
+            self.joined.streams, self.every, self._noted, self._looked, strict=True
+        ):
+            ts = one.ts[first::every]
+            times.append(ts[valid] if valid.shape[0] else ts)
+            # One sort of whole numbers: by key, in an order of its own, and of one key by time.
+            words.append(np.sort(noted.view(np.uint64) * _ODD & ~_PLACES | np.arange(noted.shape[0], dtype=np.uint64)))
+        same, near = kernels.near_by_key(words[0], words[1], times[0], times[1], window)
+        usual = close * same
+        told = max(near, usual) >= _TOLD and not usual / _CLEARLY <= near <= usual * _CLEARLY
+        return float(near / same) if told else close
 
     def pairs_within(self, share: float) -> float:
         """The share of all pairs that lie in the first part of both streams, if tuples come evenly."""
@@ -189,13 +218,13 @@ class Look:
     def pairs(self) -> float:
         """About how many pairs there are: those of the tuples looked at, each of which stands for as many."""
         left, right = self._by_key
-        return self.closeness * float(left @ right)
+        return self.alike * float(left @ right)
 
     @property
     def error(self) -> float:
         """The standard error of `pairs`: of tuples not looked at, of which ones of a key are near, and of how many."""
         left, right = self._by_key
-        close, off = self._close
+        close, off = self.alike, self._close[1]
         unseen = close * close * (left * right * (right * (self.every[0] - 1) + left * (self.every[1] - 1))).sum()
         return float(np.sqrt(unseen + self.pairs * (1.0 - close) + (self.pairs * off / close) ** 2))
 
@@ -228,9 +257,9 @@ class Look:
         tuples, wanted, worths = np.empty(self.slots), np.empty(self.slots), np.empty(self.slots, np.float32)
         every, out = np.array(self.every), (tuples, wanted, worths)
         if cap:
-            share, keys = 1.0 if self.window is None else 0.5 * self.closeness, self.distinct / self.slots
+            share, keys = 1.0 if self.window is None else 0.5 * self.alike, self.distinct / self.slots
             kinds, table = np.zeros((_KINDS, _KINDS), np.int64), np.empty((2, _KINDS, _KINDS))
-            kernels.weigh_outliers(self.seen, every, self.closeness, cap, share, keys, _ALIKE, kinds, table, *out)
+            kernels.weigh_outliers(self.seen, every, self.alike, cap, share, keys, _ALIKE, kinds, table, *out)
         else:
             above = float(self._sums[0])
             scale = self.pairs / above if above else 0.0

@@ -10,12 +10,14 @@ from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, inlined, kernel
 
 __all__ = [
-    "admit", "slot_counts", "slots_of", "sum_slots", "times_met", "weigh_outliers", "weigh_slots", "window_ranges",
-    "write_best",
+    "admit", "near_by_key", "slot_counts", "slots_of", "sum_slots", "times_met", "weigh_outliers", "weigh_slots",
+    "window_ranges", "write_best",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _LOW = U8(0x7FFFFFFF)
+_PLACE, _LOWEST = U8(16), U8(0xFFFF)
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MOST = 100.0
 """Tuples expected, of which it is certain that more than a few come."""
 
@@ -50,6 +52,37 @@ def times_met(left: Array, right: Array, numbers: Array, times: Array) -> int:
             j += 1
         found += 1
     return found
+
+
+@kernel
+def near_by_key(left: Array, right: Array, left_ts: Array, right_ts: Array, window: int) -> tuple[int, int]:
+    """(pairs of a left and a right tuple of one key, those of them whose times lie within the window).
+
+    left, right: uint64, rising: a hash of the key of each tuple, and its place in the lowest 16 bits; ts: int64 ns, by
+    place, not falling; window: ns, 0 or more.  O(tuples).
+    """
+    i = j = same = near = 0
+    while i < left.shape[0] and j < right.shape[0]:
+        key, other = left[i] >> _PLACE, right[j] >> _PLACE
+        if key != other:
+            i += key < other
+            j += other < key
+            continue
+        begin, first = i, j
+        while j < right.shape[0] and right[j] >> _PLACE == key:
+            j += 1
+        low = high = first
+        while i < left.shape[0] and left[i] >> _PLACE == key:
+            ts = left_ts[left[i] & _LOWEST]
+            since, until = max(ts, _FIRST + window) - window, min(ts, _LAST - window) + window
+            while high < j and right_ts[right[high] & _LOWEST] <= until:
+                high += 1
+            while low < high and right_ts[right[low] & _LOWEST] < since:
+                low += 1
+            near += high - low
+            i += 1
+        same += (i - begin) * (j - first)
+    return same, near
 
 
 @kernel
