@@ -210,8 +210,8 @@ class KeyTable:
             self.kind = kind_of_answers(column.type)
         elif family != self.family:
             raise KeyTypeError(
-                f"{where}: keys here are {self.family}; got {column.type} ({family}), which never equals them; "
-                "cast one side"
+                f"{where}: keys here are {self.family}; got {column.type} ({family}), which does not compare with "
+                "them; cast one side"
             )
         elif kind_of_answers(column.type) != self.kind:
             self.kind = widest(family, self.kind)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import decimal
 import gzip
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,3 +109,39 @@ def test_packed_csv_files_are_read(tmp_path: Path) -> None:
         path.write_bytes(torn)
         with pytest.raises(nile.SourceError, match=r"sales\.csv\.gz"):
             nile.connect().register("s", path, time="t")
+
+
+SCALES = [pa.decimal128(9, 2), pa.decimal128(20, 4), pa.decimal128(38, 0), pa.decimal256(60, 10)]
+TELL = [
+    "SELECT a.n, b.n AS m FROM a JOIN b ON a.d = b.d",
+    "SELECT a.n, b.n AS m FROM a LEFT JOIN b ON a.d = b.d",
+    "SELECT n FROM a WHERE d IN (SELECT d FROM b)",
+    "SELECT n FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.d = a.d)",
+    "SELECT a.d, count(*) AS n FROM a JOIN b ON a.d = b.d GROUP BY a.d",
+]
+
+
+@pytest.mark.parametrize("text", TELL)
+@pytest.mark.parametrize("other", SCALES, ids=str)
+def test_decimals_are_equal_whatever_digits_they_are_kept_with(text: str, other: pa.DataType) -> None:
+    """By brute force: DuckDB has no decimals of more than 38 digits."""
+    values = {"a": ["1.25", "3", None, "0", "-7", "3"], "b": ["3", "-7", "0", "12", None, "0"]}
+    db = nile.connect()
+    for name, kind in (("a", pa.decimal128(12, 2)), ("b", other)):
+        d = pa.array([None if each is None else decimal.Decimal(each) for each in values[name]]).cast(kind)
+        db.register(name, pa.table({"t": np.arange(6.0), "d": d, "n": np.arange(6)}), time="t")
+    keys = {name: [None if each is None else decimal.Decimal(each) for each in own] for name, own in values.items()}
+    pairs = [(i, j) for i, x in enumerate(keys["a"]) for j, y in enumerate(keys["b"]) if x is not None and x == y]
+    partners = {i for i, _ in pairs}
+    alone = [i for i in range(6) if i not in partners]
+    wanted: dict[str, list[tuple[Any, ...]]] = {
+        TELL[0]: list(pairs),
+        TELL[1]: [*pairs, *((i, None) for i in alone)],
+        TELL[2]: [(i,) for i in sorted(partners)],
+        TELL[3]: [(i,) for i in alone],
+        TELL[4]: list(Counter(keys["a"][i] for i, _ in pairs).items()),
+    }
+    assert sorted(db.sql(text).fetchall(), key=str) == sorted(wanted[text], key=str)
+    if "JOIN" in text and "GROUP" not in text:
+        windowed = db.sql(f"{text} WINDOW 100", emit="snapshot").fetchall()
+        assert sorted(windowed, key=str) == sorted(wanted[text], key=str)

@@ -13,6 +13,7 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists, Words
 from nile.exact.join.shared import text_codes
 from nile.exact.state.lent import lent, taken
+from nile.exact.state.types import common as in_common
 from nile.summaries.errors import KeyTypeError
 
 __all__ = ["ExactJoin", "encode", "encode_all", "narrow_codes", "window_codes"]
@@ -191,7 +192,12 @@ def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
         if pa.types.is_null(common):
             common = whole.type
         elif whole.type != common and not pa.types.is_null(whole.type):
-            common = _common_type(pa, common, whole.type)
+            shared = in_common(common, whole.type)
+            if shared is None:
+                raise KeyTypeError(
+                    f"join key: both sides need comparable types; got {common} and {whole.type}; cast one side"
+                )
+            common = shared
     if pa.types.is_null(common) or not any(map(len, columns)):
         return columns, common
     try:
@@ -201,23 +207,6 @@ def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
     if pa.types.is_floating(common):
         columns = [_canonical(pa, pc, column) for column in columns]
     return columns, common
-
-
-def _common_type(pa: Any, a: Any, b: Any) -> Any:
-    types = pa.types
-    text = (types.is_string, types.is_large_string, types.is_string_view)
-    for tests, wide in (
-        ((types.is_integer,), pa.int64()),
-        ((types.is_floating,), pa.float64()),
-        (text, pa.large_string()),
-        ((types.is_binary, types.is_large_binary, types.is_fixed_size_binary), pa.large_binary()),
-        ((types.is_date,), pa.timestamp("ns")),
-    ):
-        if any(test(a) for test in tests) and any(test(b) for test in tests):
-            return wide
-    if types.is_timestamp(a) and types.is_timestamp(b) and (a.tz is None) == (b.tz is None):
-        return pa.timestamp("ns", tz=a.tz)
-    raise KeyTypeError(f"join key: both sides need comparable types; got {a} and {b}; cast one side")
 
 
 def _canonical(pa: Any, pc: Any, column: Any) -> Any:

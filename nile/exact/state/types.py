@@ -9,6 +9,8 @@ from nile.exact.state.arrow import pa
 
 __all__ = ["added", "common", "comparable", "numeric", "ordered"]
 
+_SHORT, _LONG = 38, 76  # digits of decimals of 128 and 256 bits
+
 
 def comparable(kind: Any) -> bool:
     """Whether values of the type can be told equal: all but nested ones, lists of plain values aside."""
@@ -36,8 +38,8 @@ def added(kind: Any) -> bool:
 def common(a: Any, b: Any) -> Any | None:
     """The type in which values of both compare, or None where they never do.
 
-    Whole numbers: int64; floats: double; text: large_string; bytes: large_binary; dates and times: timestamp of
-    the finer unit, both with or both without a zone.
+    Whole numbers: int64; floats: double; decimals: the digits of both on either side of the point; text:
+    large_string; bytes: large_binary; dates and times: timestamp of the finer unit, both with or both without a zone.
     """
     a, b, types = decoded_type(a), decoded_type(b), pa.types
     if a == b or types.is_null(b):
@@ -55,6 +57,10 @@ def common(a: Any, b: Any) -> Any | None:
     ):
         if any(test(a) for test in tests) and any(test(b) for test in tests):
             return wide
+    if types.is_decimal(a) and types.is_decimal(b):
+        scale = max(a.scale, b.scale)
+        digits = scale + max(a.precision - a.scale, b.precision - b.scale)
+        return pa.decimal128(digits, scale) if digits <= _SHORT else pa.decimal256(min(digits, _LONG), scale)
     if types.is_timestamp(a) and types.is_timestamp(b) and (a.tz is None) == (b.tz is None):
         units = ("s", "ms", "us", "ns")
         return pa.timestamp(units[max(units.index(a.unit), units.index(b.unit))], tz=a.tz)
