@@ -19,6 +19,7 @@ from datetime import date
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.summaries.heavy import pa, pc
 
 INTEGER = r"^[+-]?[0-9]+$"
@@ -86,14 +87,14 @@ def parse_cells(cells: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, np.ndar
 
 
 def converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column in another type, as Arrow casts it; nulls fit any, and text may name a zone that a time has not.
+    """A column in another type, as `nearest` casts it; nulls fit any, and text may name a zone that a time has not.
 
     Raises pa.ArrowException.
     """
     if column.null_count == len(column):
         return pa.nulls(len(column), wanted)
     try:
-        return column.cast(wanted)
+        return nearest(column, wanted)
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(wanted) or not pa.types.is_string(column.type):
             raise

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nile.base.nearest import nearest
 from nile.expressions.evaluate import evaluate_mask, evaluate_value
 from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
-from nile.summaries.heavy import pa, pc
+from nile.summaries.heavy import pa
 
 __all__ = ["all_of", "column_of", "filtered", "maker", "picks", "schema_of", "tester", "value_of"]
 
@@ -69,7 +70,7 @@ def value_of(item: Item, batch: pa.RecordBatch) -> pa.Array:
         return array
     if array.null_count == len(array):  # NULL has no type of its own
         return pa.nulls(len(array), item.field.type)
-    return pc.cast(array, item.field.type, safe=False)
+    return nearest(array, item.field.type, safe=False)
 
 
 def filtered(condition: Node, batch: pa.RecordBatch) -> pa.RecordBatch:

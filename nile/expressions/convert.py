@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.cells import BOOLEAN, INTEGER, NUMBER, NUMBER_WORD, TIMESTAMP, parse_cells
+from nile.base.nearest import nearest
 from nile.expressions.lists.values import Lists, element_kind, is_list
 from nile.expressions.time_functions import time_text
 from nile.expressions.tree import Kind
@@ -41,10 +42,7 @@ def leaf(column: pa.Array, kind: Kind) -> pa.Array:
     if kind == "integer":
         return column.cast(pa.int64())
     if kind == "number":
-        if pa.types.is_decimal(column.type):
-            # Arrow multiplies by a power of ten and is off by an ulp; text is read correctly rounded.
-            return column.cast(pa.string()).cast(pa.float64())
-        return column.cast(pa.float64(), safe=False)
+        return nearest(column, pa.float64(), safe=False)
     if kind == "text":
         return column.cast(pa.string())
     if kind == "timestamp":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.base.plain import decoded_type
 from nile.base.raw import RawBatch, check_columns
 from nile.mining.call import FUNCTIONS, Call, Finder, Found, KeyedFinder
@@ -89,7 +90,7 @@ class Miner:
             valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
             return column.take(pa.array(valid)).to_pylist(), valid
         width = float(dict(self._call.options)["width"])
-        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = nearest(column, pa.float64()).to_numpy(zero_copy_only=False)
         valid = np.flatnonzero(np.isfinite(numbers))
         # What is a multiple but for rounding is that multiple; no text says -0.
         below = np.floor(np.round(numbers[valid] / width, 9)) * width + 0.0
@@ -109,7 +110,7 @@ class Miner:
                 if row is not None and len(row) == finder.width and None not in row:
                     values[k] = row
             return values, places
-        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)[places]
+        values = nearest(column, pa.float64()).to_numpy(zero_copy_only=False)[places]
         valid = np.isfinite(values)
         return values[valid], places[valid]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.base.plain import plain_array, plain_schema
 from nile.base.raw import RawBatch, check_columns
 from nile.base.times import TIME_LIMIT, event_times
@@ -157,7 +158,7 @@ def _column(batch: pa.RecordBatch, wanted: pa.Field, where: str) -> pa.Array:
     if array.type == wanted.type:
         return array
     try:
-        return array.cast(wanted.type)
+        return nearest(array, wanted.type)
     except pa.ArrowException as error:
         raise SourceError(
             f"{where}: column '{wanted.name}' was {wanted.type} in the first batch and is {array.type} here, "

@@ -15,6 +15,7 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.answers.tabular import beyond_room, room_for_answers
+from nile.base.nearest import nearest
 from nile.base.spill import Spill, Spills
 from nile.execution.exact.collecting import collected, counting_rows
 from nile.execution.exact.parting import parts, row_hashes
@@ -211,7 +212,7 @@ def _moment(item: AggregateItem, values: Values, count: int) -> pa.Array:
 
     def numbers() -> Iterator[tuple[Array, Array | None]]:
         for each, weight in values():
-            yield pc.cast(each, pa.float64(), safe=False).to_numpy(zero_copy_only=False), weight
+            yield nearest(each, pa.float64(), safe=False).to_numpy(zero_copy_only=False), weight
 
     total = _sum(numbers)
     if item.function == "sum":

@@ -246,16 +246,15 @@ class Compiler:
         for k, each in enumerate(arguments):
             assert each.argument is not None
             names[each.name] = f"of{k}"
-            items.append(ops.Item(Field(f"of{k}", _type_of(each.argument, node.input)), each.argument))
+            kind = _type_of(each.argument, node.input)
+            adds = pa.types.is_decimal(kind) and CATALOGUE[each.function].takes == "number"
+            items.append(ops.Item(Field(f"of{k}", pa.float64() if adds else kind), each.argument))
             for at, key in enumerate(each.order):
                 items.append(ops.Item(Field(f"of{k}.{at}", _type_of(key.node, node.input)), key.node))
             if each.where is not None:
                 items.append(ops.Item(Field(f"of{k}.where", pa.bool_()), each.where))
-        if not items:  # count(*) alone: any column tells how many rows there are
-            below = given
-        else:
-            fields = schema_of([item.field for item in items])
-            below = _projected(given, items, fields)
+        # Of count(*) alone any column tells how many rows there are.
+        below = _projected(given, items, schema_of([item.field for item in items])) if items else given
         below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
         grouped = algebra.Group(

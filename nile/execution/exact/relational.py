@@ -12,6 +12,7 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
 from nile.answers.tabular import held_together, row_bytes
+from nile.base.nearest import nearest
 from nile.exact.join.form import Form
 from nile.exact.join.threads import cpu_ns
 from nile.execution.exact.collecting import collected
@@ -163,7 +164,7 @@ def as_left(plan: ops.SetOperation, rows: pa.RecordBatch) -> pa.RecordBatch:
     schema = schema_of(plan.fields)
     try:
         columns = [
-            column if column.type == field.type else column.cast(field.type)
+            column if column.type == field.type else nearest(column, field.type)
             for column, field in zip(rows.columns, schema, strict=True)
         ]
     except pa.ArrowInvalid as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.execution.over.functions import least_or_most, number_of
 from nile.execution.values import column_of
 from nile.sql.plan import OverItem
@@ -90,7 +91,7 @@ class Carried:
             return pa.array(counts)
         is_whole = pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)
         kind = pa.int64() if is_whole else pa.float64()
-        numbers = pc.cast(values, kind, safe=is_whole).fill_null(0).to_numpy(zero_copy_only=False)
+        numbers = nearest(values, kind, safe=is_whole).fill_null(0).to_numpy(zero_copy_only=False)
         if is_whole:
             largest = float(np.abs(numbers.astype(np.float64)).max(initial=0.0))
             if abs(self._sum or 0) + largest * numbers.shape[0] >= 2**62:

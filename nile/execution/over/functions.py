@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
+from nile.base.nearest import nearest
 from nile.base.times import event_times
 from nile.execution.over.ordering import sort_columns
 from nile.execution.values import column_of
@@ -352,7 +353,7 @@ def _summed(item: OverItem, argument: pa.Array, p: _Places, low: Array, high: Ar
                     f"sum OVER: needed totals of {argument.type} within 64 bits; got {total}; cast the column to double"
                 )
         return pa.array(totals.astype(np.int64), mask=none)
-    numbers = pc.cast(argument, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+    numbers = nearest(argument, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore", over="ignore"):
         if running:
             sums = np.empty(numbers.shape[0])

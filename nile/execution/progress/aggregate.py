@@ -10,6 +10,7 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.aggregates.linear import Units
 from nile.answers.progress import Progressive
+from nile.base.nearest import nearest
 from nile.execution.approximate.shape import Shape
 from nile.execution.approximate.topped import topped
 from nile.execution.options import Options
@@ -227,7 +228,7 @@ class _Running:
         self._units.add(here, units)
 
     def _spread(self, values: Any, codes: Array, size: Array, here: Array) -> Units:
-        numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = nearest(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         with np.errstate(all="ignore"):
             total = np.bincount(codes, numbers, size.shape[0])
             off = (numbers - (total / np.maximum(size, 1))[codes]) ** 2
@@ -242,7 +243,7 @@ class _Running:
             numbers = pc.cast(values, pa.int64(), safe=False).to_numpy(zero_copy_only=False)
             self._sums.add(numbers, codes, groups)
             return np.bincount(codes, numbers.astype(np.float64), groups)
-        doubles = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        doubles = nearest(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         self._sums.add(doubles, codes, groups)
         with np.errstate(all="ignore"):
             return np.bincount(codes, doubles, groups)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import Kind
+from nile.base.nearest import nearest
 from nile.operators.aggregate.distribution import weighted_quantile
 from nile.operators.common.rows import ranks
 from nile.summaries.estimate import Estimate
-from nile.summaries.heavy import pa, pc
+from nile.summaries.heavy import pa
 
 __all__ = ["Points", "quantiles"]
 
@@ -73,7 +74,7 @@ def quantiles(
         error = error + reach(np.bincount(points.unit[drawn], residual, units))
     numeric = pa.types.is_integer(points.values.type) or pa.types.is_floating(points.values.type)
     numbers = (
-        pc.cast(points.values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)[order] if numeric else None
+        nearest(points.values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)[order] if numeric else None
     )
     told, made = np.full(groups, np.nan), []
     for g in range(groups):

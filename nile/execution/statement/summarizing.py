@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nile.base.nearest import nearest
 from nile.base.plain import can_be_equal, can_be_ordered
 from nile.expressions.binding import kind_of
 from nile.summaries.heavy import pa, pc
@@ -51,7 +52,7 @@ def _column(name: str, values: Any, rows: int) -> dict[str, Any]:
         order = pc.sort_indices(known)
         told["min"], told["max"] = (str(known[order[at].as_py()].as_py()) for at in (0, len(known) - 1))
     if kind_of(kind) in ("integer", "number") and len(known):
-        numbers = pc.cast(known, pa.float64(), safe=False)
+        numbers = nearest(known, pa.float64(), safe=False)
         told["avg"] = pc.mean(numbers).as_py()
         told["std"] = pc.stddev(numbers, ddof=1).as_py() if len(known) > 1 else None
         quarters = pc.quantile(numbers, q=list(_SHARES)).to_pylist()

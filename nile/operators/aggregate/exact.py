@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, place_of
+from nile.base.nearest import nearest
 from nile.operators.common.rows import groups, row_codes
 from nile.sql.plan import AggregateItem
 from nile.summaries.errors import SumOverflow
@@ -127,7 +128,7 @@ def _moments(
 ) -> pa.Array:
     """sum and avg of doubles (correctly rounded), variances and their roots."""
     kind = CATALOGUE[item.function]
-    numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers = nearest(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     order, begins = groups(codes, count)
     ordered = numbers[order]
     often = None if weight is None else weight[order]
@@ -244,7 +245,7 @@ def _between(
     """The values on both sides of each place in proportion, halves without overflow."""
     below = np.floor(place).astype(np.int64)
     ends = [_taken(values, order, begins + at, null) for at in (below, np.ceil(place).astype(np.int64))]
-    low, high = (pc.cast(end, pa.float64(), safe=False).to_numpy(zero_copy_only=False) for end in ends)
+    low, high = (nearest(end, pa.float64(), safe=False).to_numpy(zero_copy_only=False) for end in ends)
     over = place - below
     with np.errstate(all="ignore"):
         mixed = np.where(over == 0.5, low / 2 + high / 2, low + (high - low) * over)

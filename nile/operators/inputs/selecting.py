@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.expressions.binding import bind
 from nile.expressions.conditions import Condition, Value, parse_condition
 from nile.expressions.outcomes import is_contradictory, is_ordered, outcomes
@@ -268,5 +269,5 @@ def _is_number(kind: pa.DataType) -> bool:
 def _numbers(values: pa.Array) -> Array:
     if not _is_number(values.type):
         return np.full(len(values), np.nan)
-    numbers: Array = pc.fill_null(values.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
+    numbers: Array = pc.fill_null(nearest(values, pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     return numbers

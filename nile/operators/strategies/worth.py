@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.join.chain import ExactJoin
 from nile.expressions.conditions import Value
 from nile.operators.common.figures import JoinFigures
@@ -191,6 +192,6 @@ def worth_of(worth: Value | None, stream: Loaded) -> Array | None:
             f"preference over stream '{stream.name}': needed a number that a count is multiplied by; got {of.type} of "
             f"{worth.text}; name a numeric expression"
         )
-    numbers: Array = pc.fill_null(of.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    numbers: Array = pc.fill_null(nearest(of, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     sizes: Array = np.abs(np.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0))
     return sizes

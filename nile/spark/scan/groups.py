@@ -15,6 +15,7 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, PARTS
 from nile.aggregates.linear import Linear, Units, linearised
+from nile.base.nearest import nearest
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.values import column_of
 from nile.operators.aggregate.exact import aggregated
@@ -176,7 +177,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 def _numbers(column: Any) -> Array:
     """As doubles; null is 0."""
-    numbers: Array = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+    numbers: Array = pc.fill_null(nearest(column, pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
     return numbers
 
 

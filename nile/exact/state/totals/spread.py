@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE
+from nile.base.nearest import nearest
 from nile.exact.state import arrow
 from nile.exact.state import held as holding
-from nile.exact.state.arrow import Array, pa, pc
+from nile.exact.state.arrow import Array, pa
 from nile.exact.state.rows import grown
 from nile.exact.state.totals.digits import DIGITS, carried, needed, put_back, specials, widened
 from nile.exact.state.totals.states import State, Touches, valid
@@ -42,7 +43,7 @@ class Spread(State):
 
     def apply(self, touches: Touches, column: Any) -> tuple[Array, Array]:
         room, pairs = touches.room, touches.pairs
-        doubles = pc.cast(column, pa.float64(), safe=False)
+        doubles = nearest(column, pa.float64(), safe=False)
         bits = self._encoder.numbers(doubles)
         self._room(room)
         self._widen(bits)
