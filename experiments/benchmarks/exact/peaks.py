@@ -22,7 +22,8 @@ def peak_of(run: Callable[[], object]) -> int | None:
     What the run returns counts.  None where there is no /proc with a peak that can begin anew (Linux has one).
     """
     gc.collect()
-    pa.default_memory_pool().release_unused()
+    for name in pa.supported_memory_backends():
+        getattr(pa, f"{name}_memory_pool")().release_unused()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     try:
