@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["JoinFigures"]
 
@@ -37,6 +37,15 @@ class JoinFigures:
     admission: float
     sampling_rate: float
     ruled_out: int = 0
+
+    def drawn_from(self, pairs: float) -> JoinFigures:
+        """The same of a sample, whose rates are what was drawn: of tuples with a key, and of the pairs those made."""
+        met = self.admitted + sum(self.shed)
+        return replace(
+            self,
+            admission=self.admitted / met if met else 1.0,
+            sampling_rate=self.outputs / pairs if pairs else 1.0,
+        )
 
     @property
     def budget_spent(self) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.exact.state.held import MOST, Held, State
-from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.preferences import state as st
 from nile.summaries.lazy import lazy
@@ -129,15 +127,6 @@ class Follower:
 
     def regrant(self, more: float) -> None:
         """Nothing was planned with."""
-
-    def told(self, figures: JoinFigures, pairs: float) -> JoinFigures:
-        """Figures whose rates are what was drawn, as `Sampler.told`."""
-        met = figures.admitted + sum(figures.shed)
-        return replace(
-            figures,
-            admission=figures.admitted / met if met else 1.0,
-            sampling_rate=figures.outputs / pairs if pairs else 1.0,
-        )
 
     @property
     def undrawn(self) -> float:

@@ -368,7 +368,7 @@ class PromisingJoin(Granting):
         """What has been done so far."""
         self._settle()
         told = figures_of(self.state, self.stores, self.data, shed=self.shed, coverage=self.coverage)
-        return told if self.sampler is None else self.sampler.told(told, float(self.state.real[st.MATCHES]))
+        return told if self.sampler is None else told.drawn_from(float(self.state.real[st.MATCHES]))
 
     @property
     def shed(self) -> tuple[int, int]:

@@ -13,13 +13,11 @@ others keep the streams, `nile.operators.join.promise_kernels` has one level for
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators.common.data import JoinInput
-from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.join.cells import cells_of_plan, set_off
 from nile.operators.join.spending import kept_back, planned_from
@@ -198,15 +196,6 @@ class Sampler:
         """What was planned to be spent from an arrival on, in hundredths of a unit."""
         planned = self.sampling.to_come
         return float(np.interp(arrival, np.linspace(0, arrivals, planned.shape[0]), planned))
-
-    def told(self, figures: JoinFigures, pairs: float) -> JoinFigures:
-        """Figures whose rates are what was drawn: of tuples with a key, and of the pairs that those made."""
-        met = figures.admitted + sum(figures.shed)
-        return replace(
-            figures,
-            admission=figures.admitted / met if met else 1.0,
-            sampling_rate=figures.outputs / pairs if pairs else 1.0,
-        )
 
     @property
     def thinned(self) -> tuple[Array, Array]:
