@@ -285,6 +285,25 @@ def test_tables_made_anew_hold_the_same_in_less(query: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("seed", "number"), [(11, 21)])
+def test_once_a_burst_is_over_no_query_errs_more_than_in_equal_parts(seed: int, number: int) -> None:
+    """One that gave back what it had goes on at its equal part's level."""
+    draw, of_burst = random.Random(seed), random.Random(seed + 1)
+    for _ in range(number + 1):
+        mix = Mix.drawn(draw)
+        which = of_burst.randrange(len(mix.queries))
+
+    def rate(query: int, usual: int, step: int) -> int:
+        return 10 * usual if query == which and 30 <= step < 50 else usual
+
+    bound, true = mix.bound(Run(mix)), Run(mix, rate=rate)
+    equal, dealt = (Run(mix, bound, deals=deals, rate=rate) for deals in (False, True))
+    assert max(dealt.held) <= bound
+    one, other = (errors(mix, true, each) for each in (equal, dealt))
+    assert all(mine <= theirs + 0.01 for mine, theirs in zip(other, one, strict=True))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [0, *(pytest.param(k, marks=pytest.mark.long) for k in (5, 10, 15, 20, 25))])
 def test_no_mix_of_queries_errs_more_than_in_equal_parts(begin: int) -> None:
     draw = random.Random(7)

@@ -136,6 +136,21 @@ def test_a_group_by_whose_state_is_mostly_fixed_uses_what_is_free() -> None:
         assert standing.memory > 110_000
 
 
+def test_tables_made_anew_still_go_by_what_fewer_tuples_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not by what more took, nor by what another process measured."""
+    gate = Gate(None, {}, None, lambda *_: 0)  # type: ignore[arg-type]
+    for held in (100, 200, 320):
+        gate.bytes, gate.tables = 40_000 + 50 * held, held
+        gate.mark(held)
+    monkeypatch.setattr(gate, "held", lambda: 210)
+    gate.memory = lambda: 49_000
+    gate.made_anew()
+    assert gate.marks == [(100, 45_000)]
+    assert gate.grew(210) == (110, 4_000)
+    gate.resumed()
+    assert gate.grew(210) is None
+
+
 def test_what_a_plan_took_for_twice_as_many_tuples_says_how_many_more_fit() -> None:
     """A line, and a table that doubles."""
     gate = Gate(None, {}, None, lambda *_: 0)  # type: ignore[arg-type]

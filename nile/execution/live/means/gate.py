@@ -140,12 +140,13 @@ class Gate(Given):
 
     def resumed(self) -> None:
         """Its plan holds what another process did: what comes now is measured beside that, not beside nothing."""
-        self.tables = self.peak
+        self.tables, self.marks = self.peak, []
         self.made_anew()
 
     def made_anew(self) -> None:
-        self.bytes, self.tables_before, self.jumps, self.marks = self.memory(), self.tables, [], []
-        self.grown = self.held_before = self.held()
+        self.bytes, self.tables_before, self.jumps = self.memory(), self.tables, []
+        self.grown = self.held_before = held = self.held()
+        self.marks = [(many, size) for many, size in self.marks if many < held and size < self.bytes]
         self.took_before = sum(self.took.values())
 
     def alike(self, other: Gate) -> bool:
