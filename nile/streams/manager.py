@@ -28,7 +28,7 @@ from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id, key_type_of
 from nile.streams.files.coding import are_narrow, part_of
-from nile.streams.files.parquet import ParquetSource
+from nile.streams.files.parquet import ParquetSource, is_kept
 from nile.streams.files.pruning import Pruning, Test, batches_of, pruning_of
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
 from nile.streams.quarantine import Admitted, Refused, refused_cells, refused_lines, refused_rows
@@ -154,9 +154,8 @@ class StreamManager:
 
     def _batches(self, source: Any, rows: int, at_once: bool = False) -> Iterator[TupleBatch]:
         self._begin()
-        order: Order = CheckedOrder(self.spec.name)
-        if self.spec.lateness is not None:
-            order = RepairedOrder(self.spec.lateness, rows)
+        late = self.spec.lateness
+        order: Order = CheckedOrder(self.spec.name) if late is None else RepairedOrder(late, rows)
         waiting: list[Run] = []
         asked = time.monotonic()
         first = at_once and self.may_wait
@@ -185,7 +184,9 @@ class StreamManager:
 
     @property
     def reads(self) -> str:
-        """What `whole` reads: "Table", one in memory whose times all are good and in order, or the source's class."""
+        """What `whole` reads: "Table" in memory, its times good and in order, what is "Kept", or the source's class."""
+        if not (self.spec.where or self.spec.carry) and is_kept(self.source, self.spec.time, self.spec.key):
+            return "Kept"
         return type(getattr(self.source, "file", self.source)).__name__ if self._in_order() is None else "Table"
 
     def _in_order(self) -> tuple[ArrowSource, np.ndarray] | None:

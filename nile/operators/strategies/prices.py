@@ -32,11 +32,11 @@ class Prices:
     """Nanoseconds of CPU, all cores together.
 
     Per tuple: table, of one in memory, whose times are looked at once for all readings; read, handed over by Arrow
-    otherwise and its time checked; parquet, read from a file, parquet_text besides where its key is text; csv, read
-    from such a file; words, hashing a key of text, and taken, of the few that are looked at; seen, counted by the slot
-    of its key, and some keys by themselves; look, admitted or refused, and toss, besides where some have coins; copy,
-    of one that came in, text a key of text besides; code, a number as the joins take it; encode, a key of text instead,
-    and dense, numbers far apart besides,
+    otherwise and its time checked, or kept of a file; parquet, read from a file, parquet_text besides where its key
+    is text; csv, read from such a file; words, hashing a key of text, and taken, of the few that are looked at;
+    seen, counted by the slot of its key, and some keys by themselves; look, admitted or refused, and toss, besides
+    where some have coins; copy, of one that came in, text a key of text besides; code, a number as the joins take
+    it; encode, a key of text instead, and dense, numbers far apart besides,
     by how many distinct ones there are; sift, told by its key whether it may have partners; join, the exact join, by
     distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
     list, its place in its key's list, and its key's pairs counted, by distinct keys; count, its place there, and what

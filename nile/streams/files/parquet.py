@@ -288,6 +288,13 @@ class ParquetSource:
                 )
 
 
+def is_kept(source: object, time: str, key: str) -> bool:
+    """Whether event times and keys are kept of files as they are now: those that were just read for that, too."""
+    if not isinstance(source, ParquetSource) or (stamp := source.stamp) is None:
+        return False
+    return source.times.get(time, stamp) is not None and source.keys.get(key, stamp) is not None
+
+
 def _is_rewritten(kind: pa.DataType) -> bool:
     """Whether values of this type have another form in the file than in `plain_type`; others who read it are told."""
     if pa.types.is_nested(kind):
