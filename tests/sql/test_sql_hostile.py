@@ -395,7 +395,6 @@ HUGE = [
     "SELECT room FROM rooms LIMIT " + "9" * 60_000,
     "SELECT ts FROM store1 WINDOW 1e300",
     "SELECT ts FROM store1 WINDOW -1",
-    "SELECT ts FROM store1 WINDOW -1",
     "SELECT ts FROM store1 WINDOW 'forever'",
     "CREATE SUMMARY s ON store1 (item_id) WITH GRANULARITY 3600 AND COLLAPSE (4096, 32)",
     "CREATE SUMMARY s ON store1 (item_id) WITH GRANULARITY 3600 AND COLLAPSE (4, 3) USING columns = 1048576, rows = 15",
