@@ -167,19 +167,18 @@ class BoundJoin:
             check_worth(plan, is_pair=self.is_pair)
         return plan
 
-    def asked_once(self, home: Home, budget: GivenBudget | None = None) -> JoinPlan:
+    def asked_once(self, budget: GivenBudget | None = None) -> JoinPlan:
         """The plan of a one-shot answer: by this machine's prices whichever strategy its CPU time buys most by.
 
-        Not where the question names how it is to be answered, input is played back, or there is a summary to read: but
-        on the clock, where a strategy has found pairs before a summary has been asked.  Raises as `plan` does.
+        Not where the question names how it is to be answered, or input is played back.  No summary is read: the look
+        that strategies are chosen by costs less than asking one about every tuple.  Raises as `plan` does.
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
         suits = (self.is_pair or plan.budget.is_timed) and plan.preferred and plan.first is None and not plan.is_exact
         fades = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
         suits = suits and not fades  # what is counted before it is made tells no ages
-        timed = plan.budget.unit in ("seconds", "deadline")
-        if self.worths or named or not suits or plan.unplanned() or (not timed and any(self.shared(home, plan))):
+        if self.worths or named or not suits or plan.unplanned():
             return plan
         return replace(plan, strategy="auto", costs=MACHINE)
 
@@ -284,7 +283,7 @@ class BoundJoin:
         as_it_comes: streams waited for are joined while they come, where they `can_come`; after: what is done then.
         Raises UnknownColumn, KeyTypeError, SourceError, TimestampOrderError, ConfigError, BudgetError, MemoryRefused.
         """
-        plan = self.asked_once(home, budget)
+        plan = self.asked_once(budget)
         clock = Clock(plan.budget)
         keyed = list(zip(self.streams, self.keys, strict=True))
         refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
@@ -335,7 +334,7 @@ class BoundJoin:
 
     def explain(self, home: Home, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""
-        plan = self.asked_once(home, budget)
+        plan = self.asked_once(budget)
         shared = self.shared(home, plan)
         window = "the whole stream" if self.window is None else format_duration(self.window)
         keys = " = ".join(place.keyed for place in self.places)

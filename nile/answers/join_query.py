@@ -165,7 +165,7 @@ class JoinQuery:
 
     def plan(self, budget: GivenBudget | None = None) -> JoinPlan:
         """The checked plan that `run` would follow."""
-        return self.bound.asked_once(self.database, budget)
+        return self.bound.asked_once(budget)
 
     def explain(self, budget: GivenBudget | None = None) -> str:
         """The plan in words, without running it."""

@@ -118,10 +118,10 @@ class PreferredJoin:
         self._home = home
         self._budget = budget
         self._summaries = query.summaries
-        if budget is not None and budget.unit in ("seconds", "deadline"):
+        if budget is not None:
             unread = replace(query, summaries=())
-            if bound_join(unread, shape, options, home.summaries).asked_once(home, budget).strategy:
-                query = unread  # what the strategies on the clock keep is no grid
+            if bound_join(unread, shape, options, home.summaries).asked_once(budget).strategy:
+                query = unread  # what strategies keep is no grid
         self._made_alike = bool(summary_options(query, home.summaries))
         self._weighted = bool(query.preference and query.preference.kind == "weighted" and shape.group is None)
         self.bound = bound_join(query, shape, options, home.summaries)

@@ -1,4 +1,4 @@
-"""Joins under seconds or a deadline are answered as they are without summaries."""
+"""Joins of two streams by the machine's prices are answered as they are without summaries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ JOIN = "SELECT a.k, a.at, b.at AS other FROM a, b WHERE a.k = b.k WINDOW '10 s' 
 
 
 @pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
-@pytest.mark.parametrize("budget", ["BUDGET 60 SECONDS", "BY DEADLINE '60 s'"])
-def test_a_summary_is_not_asked_on_the_clock(preference: str, budget: str) -> None:
+@pytest.mark.parametrize("budget", ["BUDGET 60 SECONDS", "BY DEADLINE '60 s'", "BUDGET 20 %"])
+def test_a_summary_is_not_asked_by_the_machines_prices(preference: str, budget: str) -> None:
     random = np.random.default_rng(1)
     told, found = [], []
     with nile.connect() as db:
@@ -30,5 +30,6 @@ def test_a_summary_is_not_asked_on_the_clock(preference: str, budget: str) -> No
         assert found[0] == found[1]
         assert told[0] == told[1]
         assert "strategy auto" in told[1]
-        shared = db.sql("EXPLAIN " + JOIN.format(preference, "BUDGET 10 %"), costs="machine").fetchall()[0][0]
-        assert "whose key summary" in shared
+        for named in ({"costs": "engine"}, {"costs": "machine", "strategy": "promise"}):
+            shared = db.sql("EXPLAIN " + JOIN.format(preference, "BUDGET 10 %"), **named).fetchall()[0][0]
+            assert "whose key summary" in shared
