@@ -89,7 +89,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         elif is_tested(plan):
             timed = TestedPairs if len(names) == 2 else TimedCombinations
             priced = after.over([*map(len, joined.streams)], machine_prices())
-            self._join = timed(plan, joined, clock, after=priced)
+            self._join = timed(plan, joined, clock if plan.budget.is_timed else None, after=priced)
             running = self._join.run()
         else:
             prices = {"whole": buys_everything(plan), "timed": plan.budget.is_timed or plan.budget.unit == "share"}
@@ -149,6 +149,8 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     def warnings(self) -> tuple[str, ...]:
         """As of every join; and of the first outputs, where they are not the most promising for certain."""
         told, plan = super().warnings, self.plan
+        if isinstance(self._join, TestedPairs):
+            told = (*told, *self._join.warnings)
         if plan.first is None or not plan.preferred or plan.preference == "weighted" or not self._found.done:
             return told
         if isinstance(self._join, RankedCombinations) or plan.fade.factor < 1.0:

@@ -17,11 +17,13 @@ __all__ = ["calibrated_answers"]
 
 _COLLECTED = 2.0
 """Times that numbers of groups take as long where garbage is collected, which is told without."""
+_PAIRS = 1 << 16
+"""Asked at once, as they are found."""
 
 
 def calibrated_answers() -> dict[str, float]:
     """Prices by name: ns of CPU."""
-    return _several() | _aggregated() | _estimated()
+    return _several() | _asked() | _aggregated() | _estimated()
 
 
 def _several() -> dict[str, float]:
@@ -38,6 +40,16 @@ def _several() -> dict[str, float]:
     rows = max(1, asked(all_, ample) - asked(few, ample))
     member = (cpu_of(lambda: asked(all_, ample), 3) - cpu_of(lambda: asked(few, ample), 3)) / (len(ts) * rows)
     return {"clique": listed / sum(map(len, ts)), "member": max(trials.LEAST, member)}
+
+
+def _asked() -> dict[str, float]:
+    """What pairs cost that are asked a condition, each column, function and comparison of it."""
+    db, at = database(trials.TUPLES >> 4, 1 << 8, others=True), np.random.Generator(np.random.PCG64(5))
+    query = db.join("a", "b", on="k", window=1.0, where="a.v + 1 < b.w * 2").prefer("desc").using(costs="engine")
+    joined = query.run(1.0).joined
+    assert joined.condition is not None
+    places = [np.sort(at.integers(0, len(joined.streams[0]), _PAIRS)), at.integers(0, len(joined.streams[1]), _PAIRS)]
+    return {"asked": cpu_of(lambda: joined.test_members(places)) / (_PAIRS * joined.condition.parts)}
 
 
 def _aggregated() -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import nile
+from nile.operators.strategies import choice, tested
+from nile.operators.strategies.prices import PRICES
 from nile.preferences.budget import Budget
 from nile.summaries.errors import BudgetError
 
@@ -84,12 +87,50 @@ def test_what_is_found_in_less_time_is_of_the_exact_answer() -> None:
     assert all(x < y for x, y in zip(v.to_pylist(), w.to_pylist(), strict=True))
 
 
-def test_a_fraction_asked_again_goes_by_tuples() -> None:
-    db = database(2_000)
-    query = db.join("a", "b", on="k", window="90 s", where=WHERE[0]).prefer("desc")
-    again = query.using(costs="machine").run(AMPLE[0]).again(0.3)
-    assert rows(again) == rows(query.using(costs="engine").run(0.3))
-    assert again.strategy == ""
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is granted beside a fraction, and asking is what pairs cost."""
+    for each in (choice, tested):
+        cheap = replace(PRICES, start=0.0, begin=0.0, solve=0.0, seen=2.0, weigh=0.2, asked=20.0)
+        monkeypatch.setattr(each, "machine_prices", lambda cheap=cheap: cheap)
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("preference", ["desc", "asc"])
+@pytest.mark.parametrize("where", WHERE)
+def test_more_of_the_exact_cost_finds_no_less_and_no_pair_of_its_own(where: str, preference: str) -> None:
+    db = database(6_000, keys=3_000 if preference == "asc" else 40)
+    query = db.join("a", "b", on="k", window="60 s", where=where).prefer(preference)
+    whole = set(rows(query.using(costs="engine").run(1.0)))
+    machine, found = query.using(costs="machine"), []
+    for fraction in (0.1, 0.3, 0.6, 0.9):
+        answer = machine.run(fraction)
+        found.append(set(rows(answer)))
+        assert found[-1] <= whole
+        assert rows(machine.run(fraction)) == rows(answer)
+        assert "* " in answer.strategy
+        assert answer.budget.spent <= 1.05 * fraction or found[-1] == whole
+    assert sorted(map(len, found)) == [len(each) for each in found]
+    assert found[0]
+    assert len(found[0]) < len(whole) or preference == "asc"  # a tenth of all pairs is more than outliers take
+    assert rows(machine.run(AMPLE[0]).again(0.3)) == rows(machine.run(0.3))
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("fraction", [0.2, 0.5])
+def test_a_sample_of_a_fraction_has_weights_of_the_whole(fraction: float) -> None:
+    db = database(1_500)
+    query = db.join("a", "b", on="k", window="60 s", where=WHERE[2]).prefer("weighted").using(costs="machine")
+    answer = query.run(fraction)
+    whole, seeds = answer.exact_outputs, 60
+    assert answer.figures.outputs < whole
+    told = [answer.again(seed=seed).estimate.value for seed in range(seeds)]
+    assert abs(np.mean(told) - whole) <= 3.0 * np.std(told, ddof=1) / seeds**0.5
+
+
+def test_by_tuples_a_fraction_has_no_contestants() -> None:
+    query = database(700).join("a", "b", on="k", window="90 s", where=WHERE[0]).prefer("desc").using(costs="engine")
+    assert query.run(0.3).strategy == ""
 
 
 @pytest.mark.parametrize("preference", ["desc", "asc"])

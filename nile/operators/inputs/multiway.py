@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -83,10 +83,14 @@ class MultiwayJoinable(KeyedStreams):
 
     def test_places(self, places: Array) -> Array:
         """As `test`, of tuples by their places in each stream: int64 [c, n]."""
+        return self.test_members([places[:, k] for k in range(len(self.streams))])
+
+    def test_members(self, places: Sequence[Array]) -> Array:
+        """As `test`, of tuples by their places, each stream's by themselves: int64 [c]."""
         condition = self.condition
-        kept = np.ones(places.shape[0], bool)
+        kept = np.ones(places[0].shape[0], bool)
         if self.windows is not None:
-            times = [one.ts[places[:, k]] for k, one in enumerate(self.streams)]
+            times = [one.ts[own] for one, own in zip(self.streams, places, strict=True)]
             kept = self.windows.passing(np.stack(times, axis=1))
         if condition is None:
             return kept
@@ -94,7 +98,7 @@ class MultiwayJoinable(KeyedStreams):
         for k, one in enumerate(self.streams):
             if one.carried is None:
                 continue
-            rows = pa.array(places[:, k])
+            rows = pa.array(places[k])
             for name in condition.columns(k):
                 columns.append(one.carried.column(name).take(rows))
                 names.append(condition.name_of(k, name))

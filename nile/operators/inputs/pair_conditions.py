@@ -22,7 +22,7 @@ from nile.expressions.binding import bind
 from nile.expressions.conditions import Condition
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.reading import place, read_condition
-from nile.expressions.tree import Logic, Node, columns_of, conjuncts, rename
+from nile.expressions.tree import Constant, Logic, Node, columns_of, conjuncts, parts_of, rename
 from nile.sql.expression_text import expression_text, identifier
 from nile.summaries.errors import ExpressionError, UnknownStream
 from nile.summaries.heavy import pa, pc
@@ -48,6 +48,11 @@ class PairCondition:
         """The columns of a stream that candidates are asked for, each once."""
         prefix = f"{self.aliases[stream]}."
         return tuple(name.removeprefix(prefix) for name in columns_of(self.several) if name.startswith(prefix))
+
+    @property
+    def parts(self) -> int:
+        """Columns, each as often as it is written, functions and comparisons."""
+        return sum(not isinstance(part, Constant) for part in parts_of(self.several))
 
     def name_of(self, stream: int, column: str) -> str:
         """A column's name among the columns of candidates."""

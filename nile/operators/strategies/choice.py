@@ -38,7 +38,8 @@ class Choice:
 
     known: how many pairs there are, once that was counted; rechosen: of a plan that was re-chosen while it ran, from
     what, when, why and for what; clock: of the question, under a budget of time; asking: ns
-    that each pair takes besides to be asked a condition, 0 where there is none; after: what is done with pairs then.
+    that each pair takes besides to be asked a condition, 0 where there is none; telling: ns of each pair besides that
+    the exact answer, which is made in another way then, does without; after: what is done with pairs then.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class Choice:
         clock: Clock | None = None,
         *,
         asking: float = 0.0,
+        telling: float = 0.0,
         after: After = NOTHING,
     ) -> None:
         self.plan = plan
-        self._asking, self._after = asking, after
+        self._asking, self._telling, self._after = asking, telling, after
         self.clock = clock
         self.prices = machine_prices()
         self.known: int | None = None
@@ -76,7 +78,7 @@ class Choice:
 
     @property
     def _besides(self) -> float:
-        return self._asking + self._after.priced(self.look.pairs, self.keys)
+        return self._asking + self._telling + self._after.priced(self.look.pairs, self.keys)
 
     @property
     def keys(self) -> float:
@@ -86,7 +88,8 @@ class Choice:
     @property
     def exact_cost(self) -> float:
         """ns of the exact answer."""
-        return self.work.exact(self.look.pairs if self.known is None else self.known)
+        pairs = self.look.pairs if self.known is None else float(self.known)
+        return self.work.exact(pairs) - pairs * self._telling
 
     @cached_property
     def grant(self) -> float:

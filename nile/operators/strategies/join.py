@@ -55,17 +55,17 @@ class StrategyJoin:
     """Nothing is forgotten."""
 
     def __init__(
-        self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, asking: float = 0.0, after: After = NOTHING
+        self, plan: JoinPlan, joined: Joinable, clock: Clock | None = None, after: After = NOTHING, **each: float
     ) -> None:
-        """clock: of the question, under a budget of time; asking: ns that asking a pair a condition takes besides;
-        after: what is done with pairs then.  Raises BudgetError where the time finds nothing."""
+        """clock: of the question, under a budget of time; after, each: as of `Choice`.  Raises BudgetError where the
+        time finds nothing."""
         self.plan = plan
         self._joined = joined
         self._tuples = tuple(map(len, joined.streams))
         self._nulls = tuple(one.key.null_count for one in joined.streams)
         self._outputs = self._bytes = 0
         self._outliers: int | None = None
-        self.choice = Choice(plan, joined, clock, asking=asking, after=after)
+        self.choice = Choice(plan, joined, clock, after=after, **each)
         self.prices = self.choice.prices
         self._clock, self._after, self._owing = clock, after, Owing(after, clock)
         self._most = 1 << 62 if plan.budget.outputs is None else plan.budget.outputs

@@ -50,6 +50,7 @@ class Prices:
     Per tuple counted: draw, of a sample of their pairs; tell, what it tells; clique, listed by key among those of more
     streams than two, and its combinations counted.
     Per member of a combination of these, columns handed out: member.
+    Per combination that is asked a condition, each column of it, function and comparison: asked.
     Per tuple of an aggregate within time: shuffled, put in a random order; and, of those found, each aggregate:
     estimated, or ordered where it is one of values in order.
     Per output of a join that is aggregated: made, put together; gathered, each column; summed, each aggregate; grouped,
@@ -94,6 +95,7 @@ class Prices:
     tell: float = 8.1
     clique: float = 21.0
     member: float = 9.0
+    asked: float = 3.2
     shuffled: float = 32.0
     estimated: float = 48.0
     ordered: float = 134.0
