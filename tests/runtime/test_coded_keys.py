@@ -60,11 +60,44 @@ def test_two_texts_of_one_hash_are_not_taken_for_each_other(monkeypatch: pytest.
 
 
 def test_more_bytes_than_offsets_tell_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_coder, "_MOST", 3)
+    monkeypatch.setattr(text_coder, "MOST", 3)
     for kind, there in ((pa.string(), False), (pa.large_string(), True)):
         coder = TextCoder(kind, 2)
         coder.add(pa.array(["ab", "cd"], kind))
         assert (coder.column() is not None) == there
+
+
+@pytest.mark.parametrize("kind", TEXTS, ids=str)
+@pytest.mark.parametrize("groups", [300, 50_000])
+@pytest.mark.parametrize("longer", [0, 40], ids=["as long", "longer and longer"])
+def test_texts_that_are_held_are_those_of_the_file(
+    kind: pa.DataType, groups: int, longer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coding, "_MOST_ROWS", 100)
+    cells = [None if k % 7 == 3 else "" if k % 7 == 4 else f"{k}" + "x" * (k * longer // 100) for k in range(1_000)]
+    for valid in (cells, ["a" if cell is None else cell for cell in cells], [None] * 1_000, [], cells[:1]):
+        table = pa.table({"k": pa.array(valid, pa.string()).cast(kind), "v": range(len(valid))})
+        parquet.write_table(table, tmp_path / "s.parquet", row_group_size=groups)
+        reader = parquet.ParquetFile(tmp_path / "s.parquet")
+        wanted = list(range(reader.metadata.num_row_groups))[1:] or [0] * reader.metadata.num_row_groups
+        size = coding.sampled(reader, "k", kind).size
+        column = coding.held_column(reader, "k", kind, wanted, size)
+        column.validate(full=True)
+        assert column.equals(reader.read_row_groups(wanted, ["k"])["k"].combine_chunks())
+
+
+def test_more_texts_than_offsets_tell_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coding, "MOST", 1_000)
+    for kind, there in ((pa.string(), False), (pa.large_string(), True)):
+        path = _written(tmp_path / "s.parquet", _stream(2_000, 1, 10**6).cast(_schema(kind)))
+        assert (coding.held_column(parquet.ParquetFile(path), "k", kind, [0], 9.0) is not None) == there
+        source = ParquetSource(path).coded("k")
+        read = [cell for raw in source.batches(["k"], 3_000) for cell in raw.batch.column("k").to_pylist()]
+        assert read == _texts(2_000, 10**6, 1)
+
+
+def _schema(kind: pa.DataType) -> pa.Schema:
+    return pa.schema([("ts", pa.timestamp("ns")), ("k", kind), ("v", pa.int64())])
 
 
 def _alike(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> None:
@@ -220,8 +253,11 @@ QUESTIONS = (
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("groups", [700, 5_000])
-def test_questions_over_files_are_answered_as_over_tables(tmp_path: Path, question: str, groups: int) -> None:
-    tables = {name: _stream(2_000, seed, 300) for seed, name in enumerate("abc")}
+@pytest.mark.parametrize("distinct", [300, 1_900])
+def test_questions_over_files_are_answered_as_over_tables(
+    tmp_path: Path, question: str, groups: int, distinct: int
+) -> None:
+    tables = {name: _stream(2_000, seed, distinct) for seed, name in enumerate("abc")}
     with nile.connect() as files, nile.connect() as memory:
         for name, table in tables.items():
             path = _written(tmp_path / f"{name}.parquet", table, row_group_size=groups)

@@ -21,7 +21,7 @@ from nile.base.unchanged import Kept, Stamp, stamp_of
 from nile.exact.join.threads import together
 from nile.exact.state.lent import counted
 from nile.expressions.possible import Ends
-from nile.streams.files.coding import coded_column, is_text, pays
+from nile.streams.files.coding import coded_column, held_column, is_text, sampled
 from nile.streams.files.paths import existing_file, existing_path
 from nile.streams.files.pruning import Pruning, ends_of_group, extent_of_groups, filled
 from nile.summaries.errors import SourceError, SourceMissing
@@ -72,11 +72,11 @@ class ParquetSource:
                 )
         self._encoded = [column.name for column in schemas[0] if self._is_encoded(column)]
         self._coded: str | None = None
+        self._size = 0.0  # bytes of a text of it
         self._with_codes: dict[str, ParquetSource] = {}
         self.prepared = prepared
         with _reading(self._files[0]), _open(self._files[0], self._encoded) as reader:
-            stored = reader.schema_arrow.remove_metadata()
-        self._stored = stored
+            self._stored = stored = reader.schema_arrow.remove_metadata()
         schema = plain_schema(stored)
         self.rewritten = tuple(field.name for field in stored if _is_rewritten(field.type))
         if prepared:
@@ -84,7 +84,7 @@ class ParquetSource:
         self.schema = schema
 
     def coded(self, column: str) -> ParquetSource:
-        """The source for who reads whole row groups of this key: where that costs less, texts come as a dictionary.
+        """The source for who reads this key whole: texts are read in steps, as a dictionary where that pays.
 
         What is found out of the first rows stands as long as this source.  Raises SourceError.
         """
@@ -94,15 +94,15 @@ class ParquetSource:
 
     def _coding(self, column: str) -> ParquetSource:
         at, kind = self._stored.get_field_index(column), self._stored.field(column).type
-        if not is_text(kind):
+        if not is_text(kind) or column in self._encoded:
             return self
-        with _reading(self._files[0]), _open(self._files[0], self._encoded, page_pool()) as reader:
-            self._check(self._files[0], reader.schema_arrow, [column])
-            if not pays(reader, column, kind):
-                return self
         other = copy.copy(self)
         other._coded = column
-        other.schema = self.schema.set(at, pa.field(column, pa.dictionary(pa.int32(), kind)))
+        with _reading(self._files[0]), _open(self._files[0], self._encoded, page_pool()) as reader:
+            self._check(self._files[0], reader.schema_arrow, [column])
+            pays, other._size = sampled(reader, column, kind)
+        if pays:
+            other.schema = self.schema.set(at, pa.field(column, pa.dictionary(pa.int32(), kind)))
         return other
 
     @property
@@ -214,8 +214,9 @@ class ParquetSource:
             rest = [name for name in columns if name != coded]
 
             def code(groups: list[int], found: dict[str, Any]) -> None:
+                made = coded_column if _is_dictionary(self.schema.field(coded)) else held_column
                 with _open(file, self._encoded, page_pool()) as own:
-                    found[str(coded)] = coded_column(own, str(coded), self._stored.field(coded).type, groups)
+                    found[str(coded)] = made(own, str(coded), self._stored.field(coded).type, groups, self._size)
 
             def read(groups: list[int], found: dict[str, Any], rest: list[str]) -> None:
                 found.update((name, _column(reader, name, rows, groups)) for name in rest)
@@ -272,7 +273,7 @@ class ParquetSource:
                 arrays.append(filled(name, kind, rows, ends))
                 continue
             array = plain_array(read[name])
-            if name == self._coded and not pa.types.is_dictionary(array.type):
+            if pa.types.is_dictionary(kind) and name == self._coded and not _is_dictionary(array):
                 array = array.dictionary_encode()
             arrays.append(array.cast(kind) if self.prepared and name == "ts" else array)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in columns]))

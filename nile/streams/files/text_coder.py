@@ -13,7 +13,7 @@ from nile.exact.state.lent import roomy
 from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
-__all__ = ["TextCoder"]
+__all__ = ["MOST", "TextCoder"]
 
 text_kernels, dense_kernels = lazy("nile.exact.join.text_kernels"), lazy("nile.exact.join.dense_kernels")
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 _LEAST, _GROWTH = 14, 2
 """Binary logarithms of a table's first slots, and of how many times as many there are next."""
 _ARENA = 1 << 18  # bytes
-_MOST = (1 << 31) - 1
+MOST = (1 << 31) - 1
 """Bytes that int32 tells the ends of."""
 
 
@@ -98,7 +98,7 @@ class TextCoder:
         count, codes = self.distinct, self.codes
         held = int(self._ends[count])
         large = pa.types.is_large_string(self._kind) or pa.types.is_large_binary(self._kind)
-        if not self._alike or (held > _MOST and not large):
+        if not self._alike or (held > MOST and not large):
             return None
         ends = self._ends[: count + 1].astype(np.int64 if large else np.int32)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(self._arena[:held])]
