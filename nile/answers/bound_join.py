@@ -175,7 +175,7 @@ class BoundJoin:
         """
         plan = self.plan(budget)
         named = self.strategy or self.summary or self.guide != AUTO or (self.costs or default_costs()) != MACHINE.name
-        parts = self.is_pair or plan.budget.is_timed or (len(self.places) == 2 and plan.budget.outputs is None)
+        parts = self.is_pair or plan.budget.outputs is None
         aged = plan.fade.factor < 1.0 and (plan.preference != "desc" or plan.budget.unit == "outputs")
         suits = parts and not aged and plan.preferred and plan.first is None and not plan.is_exact  # counts tell no age
         if self.worths or named or not suits or plan.unplanned():

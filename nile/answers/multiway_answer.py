@@ -100,9 +100,11 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
                 self._join.run() if plan.budget.unit == "fraction" else MeteredRun(self._join, speed=speed, clock=clock)
             )
         called = ("left", "right") if len(names) == 2 else names
+        known = isinstance(self._join, TimedCombinations) and joined.has_ranges
         super().__init__(
-            joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed, clock=clock
-        )
+            joined, plan, self._join, running, names=called, aliases=names, key=key, speed=speed, clock=clock,
+            counted=not known,
+        )  # fmt: skip
 
     def members(self) -> Members:
         """The tuples behind the combinations, range records expanded.  Runs the query to its end."""
@@ -141,15 +143,17 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
     @property
     def estimate(self) -> Estimate:
         """As of every join; known where all were counted before any was written."""
-        found = super().estimate
-        whole = self._join.whole if isinstance(self._join, TimedCombinations) else None
-        return found if whole is None else Estimate.exact(float(whole))
+        if isinstance(self._join, TimedCombinations):
+            self._finish()
+            if (whole := self._join.whole) is not None:
+                return Estimate.exact(float(whole))
+        return super().estimate
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """As of every join; and of the first outputs, where they are not the most promising for certain."""
         told, plan = super().warnings, self.plan
-        if isinstance(self._join, TestedPairs):
+        if isinstance(self._join, _TIMED):
             told = (*told, *self._join.warnings)
         if plan.first is None or not plan.preferred or plan.preference == "weighted" or not self._found.done:
             return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import nile
 from nile.exact.join.clique import ExactClique
 from nile.operators.strategies import several
+from nile.operators.strategies.prices import PRICES
 from nile.operators.strategies.several import KeyCombinations
 from nile.preferences.budget import Budget
 from nile.summaries.errors import BudgetError, MemoryRefused
@@ -174,6 +176,46 @@ def test_less_time_finds_some_and_knows_how_many_there_are(preference: str) -> N
         assert abs(weight.sum() - whole) <= weight.max() * 16  # of each part it may be one more or less
         told_by = answer.aggregate({"n": "count(*)"}).to_arrow()["n"].to_pylist()[0]
         assert told_by == pytest.approx(weight.sum())
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is granted beside a fraction."""
+    monkeypatch.setattr(several, "machine_prices", lambda: replace(PRICES, start=0.0, begin=0.0))
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("where", [None, "a.v < c.v"])
+@pytest.mark.parametrize("preference", ["desc", "asc"])
+def test_more_of_the_exact_cost_finds_no_less(preference: str, where: str | None) -> None:
+    db = database(900 if preference == "asc" else 200, keys=300)
+    query = db.join("a", "b", "c", on="k", window="90 s" if preference == "asc" else "12 s", where=where)
+    query = query.prefer(preference, outlier_cap=6)
+    whole = set(rows(query.using(costs="engine").run(1.0)))
+    machine, found = query.using(costs="machine"), []
+    for fraction in (1e-6, 0.2, 0.5, 0.9, 0.99):
+        answer = machine.run(fraction)
+        found.append(rows(answer))
+        assert set(found[-1]) <= whole
+        assert found[-1] == rows(machine.run(fraction))
+        assert answer.strategy
+        assert answer.budget.spent <= 1.001 * max(fraction, answer.budget.parts["insert"] * 1.1)
+        if fraction == 1e-6:
+            assert [told for told in answer.warnings if "to count all combinations" in told]
+        if where is None:
+            assert answer.estimate.value == answer.exact_outputs
+    assert sorted(map(len, found)) == [len(each) for each in found]
+    assert 0 < len(found[0]) < len(found[-1])
+
+
+@pytest.mark.usefixtures("free")
+def test_a_sample_of_a_fraction_has_weights_of_the_whole() -> None:
+    query = database(600).join("a", "b", "c", on="k", window="60 s", where="a.v < c.v")
+    answer = query.prefer("weighted").using(costs="machine").run(0.5)
+    whole, seeds = answer.exact_outputs, 60
+    assert answer.figures.outputs < whole
+    told = [answer.again(seed=seed).estimate.value for seed in range(seeds)]
+    assert abs(np.mean(told) - whole) <= 3.0 * np.std(told, ddof=1) / seeds**0.5
 
 
 def test_time_below_counting_all_is_refused() -> None:

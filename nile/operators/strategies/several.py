@@ -1,4 +1,4 @@
-"""The combinations of n streams in the time there is: all are counted key by key, then those wanted written."""
+"""The combinations of n streams within a budget: all are counted key by key, then those wanted written."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ _ROOM = 65_536
 """Combinations a batch, at the most."""
 _FIRST = 4_096
 """Of the first batch: what one takes is not known before."""
+_LEAST = 0.1
+"""Of what counting all takes, what writing may take where a fraction does not even pay for that."""
 
 
 class KeyCombinations:
@@ -122,11 +124,12 @@ class KeyCombinations:
 
 
 class TimedCombinations:
-    """One run of a plan over n streams whose budget is one of time.
+    """One run of a plan over n streams whose budget is one of time, or a fraction of the exact answer's forecast cost.
 
     desc: the combinations of the keys with most per tuple first; asc: outliers, the rarest keys' first; weighted:
     drawn evenly from all.  A condition is asked of what is found, and what is the best key and an outlier is told with
-    it left aside.  What is not written when time is over is not found.  Memory: as of `KeyCombinations`.
+    it left aside.  What is not written when time is over is not found; of a fraction what is spent is counted, not
+    timed, and a tenth of what counting takes may always be written.  Memory: as of `KeyCombinations`.
     """
 
     coverage = 1.0
@@ -135,47 +138,72 @@ class TimedCombinations:
     def __init__(
         self, plan: JoinPlan, joined: MultiwayJoinable, clock: Clock | None, *, after: After = NOTHING
     ) -> None:
-        """clock: of the question; after: what is done with combinations then.
+        """clock: of the question, under a budget of time; after: what is done with combinations then.
 
         Raises BudgetError where time is over before all is counted.
         """
         self.plan = plan
         self._joined = joined
-        self._clock = Clock(plan.budget) if clock is None else clock
+        self._clock = Clock(plan.budget) if clock is None and plan.budget.is_timed else clock
         self._prices = prices = machine_prices()
         self._tuples = sum(map(len, joined.streams))
-        self._grant = plan.budget.nanoseconds(self._tuples)
         texts = sum(len(one) for one in joined.streams if is_hashed(one.key.type))
         keys, hashed = 0.25 * self._tuples, texts / max(1, self._tuples)
         self._read = reading(joined.streams, prices)
         self._counting = self._tuples * (prices.coding(keys, hashed, sparse=True) + prices.clique)
-        self._asking, self._share = (0.0, 1.0) if joined.passes is None else asking(joined, plan.seed)
+        told = prices if self._clock is None else None
+        self._asking, self._share = (0.0, 1.0) if joined.passes is None else asking(joined, plan.seed, told)
         self._after = after
         self._found: KeyCombinations | None = None
         self._outputs = self._candidates = 0
         self._written = 0.0
+        self._each = len(joined.streams) * prices.member + self._asking + self._share * after.handed
+        if self._clock is None:
+            return
         pace = pace_of(self._clock, self._read)
         if self._clock.elapsed + pace * self._counting > self._grant:
             raise too_little(self._clock.elapsed + pace * self._counting, self._tuples, plan.budget, AGAIN)
+
+    @property
+    def _exact_cost(self) -> float:
+        """ns of all combinations, counted and written."""
+        whole = self._candidates if self._found is None else self._found.combinations
+        return self._read + self._counting + self._each * whole
+
+    @property
+    def _grant(self) -> float:
+        """ns that may be spent: of a fraction, once all are counted."""
+        budget = self.plan.budget
+        if budget.fraction is None:
+            return budget.nanoseconds(self._tuples)
+        return self._prices.start + budget.fraction * self._exact_cost
+
+    @property
+    def _left(self) -> float:
+        """ns at the table's prices that writing may take."""
+        if self._clock is not None:
+            pace = pace_of(self._clock, self._read + self._counting)
+            return max(0.0, self._grant - self._clock.elapsed) / pace
+        return max(_LEAST * self._counting, self._grant - self._read - self._counting)
 
     def run(self) -> Iterator[Combinations]:
         """Combinations, in batches of up to 65,536."""
         exact, plan, clock = self._joined.exact, self.plan, self._clock
         cap = plan.outlier_cap if plan.preference == "asc" else 0
         self._found = found = KeyCombinations(exact.ts, exact.codes, exact.window, cap)
-        pace = pace_of(clock, self._read + self._counting)
-        self._each = len(exact.ts) * self._prices.member + self._asking + self._share * self._after.handed
         owing = Owing(self._after, clock)
         owing.among(0, lambda _: float(np.count_nonzero(found.by_key)))
         parts = found.written()
         if plan.preference == "weighted":
-            rest = max(0.0, self._grant - clock.elapsed) / pace
+            rest = self._left
             drawn = self._after.paid(rest, self._each + self._share * self._after.each, found.by_key)
             rate = np.array([min(1.0, max(1.0, drawn) / max(1, found.combinations))])
             rng = np.random.Generator(np.random.PCG64([plan.seed & 0xFFFFFFFF, 4]))
             none = np.zeros(0, np.uint8)
             passing = len(found) * self._prices.clique
             parts = drawn_in_parts(found, none, rate, np.ones(1), rng, clock, self._grant, rest, passing)
+        elif clock is None:
+            parts = _first(parts, int(self._left / self._each))
         passes = self._joined.passes
         for part in parts:
             self._candidates += len(part)
@@ -189,8 +217,19 @@ class TimedCombinations:
             owing.found(self._outputs)
             if len(kept):
                 yield kept
-            if plan.preference != "weighted" and clock.elapsed >= self._grant:
+            if clock is not None and plan.preference != "weighted" and clock.elapsed >= self._grant:
                 return
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know of a fraction that does not even pay for counting."""
+        fraction, before = self.plan.budget.fraction, self._read + self._counting
+        if fraction is None or self._found is None or self._grant >= before:
+            return ()
+        return (
+            f"budget: needed {before / self._exact_cost:.2g} of the exact answer's CPU to count all combinations; got "
+            f"{fraction:g}; all were counted, and as many written as take a tenth of that; allow more",
+        )
 
     @property
     def whole(self) -> int | None:
@@ -232,12 +271,19 @@ class TimedCombinations:
     def figures(self) -> MultiwayFigures:
         """What has been done so far; costs are nanoseconds, by the prices."""
         nulls = sum(one.key.null_count for one in self._joined.streams)
-        all_of_them = self._candidates if self._found is None else self._found.combinations
         before = self._read + self._counting
-        each = len(self._joined.streams) * self._prices.member + self._asking + self._share * self._after.handed
         return MultiwayFigures(
             arrivals=self._tuples, nulls=nulls, admitted=self._tuples - nulls, shed=self.shed, outputs=self._outputs,
             candidates=self._candidates, regions=0, pruned=0, expired=0, evicted=0, granted=self._grant,
             spent=before + self._written, spent_insert=before, spent_hit=self._written,
-            exact_cost=before + each * all_of_them, coverage=1.0, forgotten=0, admission=1.0, sampling_rate=1.0,
+            exact_cost=self._exact_cost, coverage=1.0, forgotten=0, admission=1.0, sampling_rate=1.0,
         )  # fmt: skip
+
+
+def _first(parts: Iterator[Combinations], room: int) -> Iterator[Combinations]:
+    """The first so many combinations."""
+    for part in parts:
+        if room <= 0:
+            return
+        yield part.first(room)
+        room -= len(part)
