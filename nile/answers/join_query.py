@@ -63,7 +63,8 @@ class BoundJoinAggregate:
         ]
         columns = len(columns_of_aggregates(self.aggregates, self.by))
         given = machine_prices(), len(self.aggregates), columns, len(self.by)
-        after = After.aggregates(*given) if budget is not None and read_budget(budget).is_timed else NOTHING
+        spends = budget is not None and read_budget(budget).unit not in ("outputs", "share")
+        after = After.aggregates(*given) if spends else NOTHING
         found = self.join.answer(home, budget, carry, after=after)
         return JoinAggregateAnswer(found, self.aggregates, self.by, names, confidence)
 

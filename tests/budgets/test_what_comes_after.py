@@ -89,7 +89,7 @@ class _Fixed:
         return self._after
 
 
-def test_aggregating_is_charged_and_a_fraction_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aggregating_is_charged_but_at_prices_of_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = database(20_000).join("a", "b", on="k", window="150 s").prefer("weighted").using(costs="machine")
     answer = asked.aggregate(AGGREGATES, by="a.k").run(Budget(seconds=0.3))
     pairs = answer.answer.clock
@@ -97,8 +97,22 @@ def test_aggregating_is_charged_and_a_fraction_is_as_it_was(monkeypatch: pytest.
     before = pairs.cpu
     assert before == pairs.cpu > 0  # at rest
     assert answer.budget.cpu_seconds == pytest.approx(before / 1e9, rel=0.5)
-    found = []
-    for dearer in (1.0, 1e6):
+    found: dict[str, list[float]] = {"machine": [], "engine": []}
+    for dearer in (1.0, 1e4):
         monkeypatch.setattr(join_query, "After", _Fixed(After(dearer, dearer)))
-        found.append(asked.aggregate(AGGREGATES, by="a.k").run(0.3)._outputs)
-    assert found[0] == found[1]
+        for costs, numbers in found.items():
+            numbers.append(asked.using(costs=costs).aggregate(AGGREGATES, by="a.k").run(0.3)._outputs)
+    assert 0 < found["machine"][1] < found["machine"][0]
+    assert found["engine"][0] == found["engine"][1]
+
+
+def test_aggregates_of_a_fraction_are_right_on_average() -> None:
+    asked = database(20_000).join("a", "b", on="k", window="150 s").prefer("weighted").using(costs="machine")
+    whole = len(asked.using(costs="engine").run(1.0).to_arrow())
+    assert 0 < asked.aggregate({"n": "count(*)"}).run(0.05)._outputs < whole
+    every = asked.aggregate({"s": "sum(b.v)"}).run(1.0).to_arrow()["s"][0].as_py()
+    numbers = {"n": "count(*)", "s": "sum(b.v)"}
+    told = [asked.using(seed=seed).aggregate(numbers).run(0.05).to_arrow() for seed in range(20)]
+    for name, truth in (("n", whole), ("s", every)):
+        values = [table[name][0].as_py() for table in told]
+        assert abs(np.mean(values) - truth) <= 3.0 * np.std(values, ddof=1) / 20**0.5 + 1e-6 * truth

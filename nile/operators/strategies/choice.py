@@ -87,9 +87,9 @@ class Choice:
 
     @property
     def exact_cost(self) -> float:
-        """ns of the exact answer."""
+        """ns of the exact answer: aggregates of all pairs are told by counting these, but for their groups."""
         pairs = self.look.pairs if self.known is None else float(self.known)
-        return self.work.exact(pairs) - pairs * self._telling
+        return self.work.exact(pairs) - pairs * (self._telling + self._after.each)
 
     @cached_property
     def grant(self) -> float:
