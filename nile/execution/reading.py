@@ -172,13 +172,14 @@ class Reading:
             self.spilled += spilled
 
     def _keyed(self, leaf: Stream, columns: tuple[str, ...]) -> StreamManager:
-        """Of a stream that is held whole: what only serves to join by is its key."""
+        """Of a stream that is held whole: what only serves to join by is its key.
+
+        Not where a condition spares row groups: a key is read of all rows.
+        """
         key = self._keys.get(leaf.name)
-        if key is None:
+        if key is None or self._tests.get(leaf.name) is not None:
             return self._manager(leaf, columns)
-        manager = self._home.manager(leaf.name, key, tuple(name for name in columns if name != key))
-        manager.asked = self._tests.get(leaf.name)
-        return manager
+        return self._home.manager(leaf.name, key, tuple(name for name in columns if name != key))
 
     def _held(self, leaf: Stream | Relation) -> tuple[Array | None, pa.RecordBatch]:
         if leaf.name not in self._whole:

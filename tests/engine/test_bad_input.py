@@ -79,7 +79,7 @@ MISTAKES: dict[str, tuple[Callable[[nile.Database], object], type[Exception], st
         f"window {window!r}": (
             lambda db, window=window: query(db).within(window), nile.ConfigError, "window", "text like '6 hours'",
         )
-        for window in (0, -5, NAN, "soon")
+        for window in (-1e-9, -5, NAN, "soon")
     },
     "granularity 0": (
         lambda db: query(db).using(granularity=0), nile.ConfigError, "granularity", "text like '6 hours'",

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nile
-from nile.streams.files import parquet
+from nile.streams.files.parquet import ParquetSource
 
 ROWS, GROUP = 4_000, 500
 
@@ -23,15 +23,15 @@ ROWS, GROUP = 4_000, 500
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many values of each column are decoded."""
     found: dict[str, int] = {}
-    original = parquet._read
+    original = ParquetSource._read
 
-    def counting(reader: Any, columns: list[str], *rest: Any) -> Iterator[list[Any]]:
-        for arrays in original(reader, columns, *rest):
+    def counting(source: ParquetSource, file: Path, reader: Any, columns: list[str], *rest: Any) -> Iterator[list[Any]]:
+        for arrays in original(source, file, reader, columns, *rest):
             for name, array in zip(columns, arrays, strict=True):
                 found[name] = found.get(name, 0) + len(array)
             yield arrays
 
-    monkeypatch.setattr(parquet, "_read", counting)
+    monkeypatch.setattr(ParquetSource, "_read", counting)
     return found
 
 
