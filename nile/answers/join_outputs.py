@@ -143,7 +143,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
             timed(_begun(weakly(self._told), running.run() if isinstance(running, MeteredRun) else running), clock),
             weakly(self._once_more), weakly(self._size),
             weakly(self._counted) if counted and sampled else None,
-            repeats=self._repeats,
+            repeats=self._repeats, sampled=sampled,
             width=8 * len(names) * (1 if plan.output == "pairs" and plan.strategy in ("", "promise") else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -19,16 +20,17 @@ Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
 _CONFIDENCE = 0.95
 _MOST_KEPT = 16 << 20  # more costs a short answer a third of its time: memory that the system hands out anew
+_ONLY = 64 << 20  # of pairs by preference within time: kept in a share of all memory they took seven times as long
 _SHARE = 4
 
 
 class KeptOutputs(Generic[Out]):
     """The outputs of one run; iterated again from the start, from memory or by another run.
 
-    again: the outputs of a run that finds the same; repeats: whether there is one, else a share of the machine's memory
-    is kept and `again` says why that was not enough.  size: how many single outputs a batch stands for; sample: the
-    sample of keys that batches are and how many single outputs each of its rows stands for, None where they are none;
-    width: bytes of one.
+    again: the outputs of a run that finds the same; repeats: whether there is one, else more is kept, of a sample a
+    share of the machine's memory, and `again` says why that was not enough.  size: how many single outputs a batch
+    stands for; sample: the sample of keys that batches are and how many single outputs each of its rows stands for,
+    None where they are none; width: bytes of one.
     """
 
     def __init__(
@@ -40,19 +42,28 @@ class KeptOutputs(Generic[Out]):
         *,
         width: int,
         repeats: bool,
+        sampled: bool = True,
     ) -> None:
         self._running = running
         self._again = again
         self._size = size
         self._sample = sample
         self._width = width
-        self._repeats = repeats
+        self._repeats, self._sampled = repeats, sampled
         self._kept: list[Out] = []
         self._handed = 0  # batches that the run has given
         self._totals: KeyTotals | None = None
         self.done = False
         self.rows = 0
         self.outputs = 0
+
+    @cached_property
+    def _most(self) -> int:
+        """Bytes that are kept at the most."""
+        if self._repeats:
+            return _MOST_KEPT
+        share = room_for_answers() // _SHARE
+        return share if self._sampled else min(_ONLY, share)
 
     @property
     def kept(self) -> int:
@@ -101,7 +112,7 @@ class KeptOutputs(Generic[Out]):
         if not whole:
             return
         self._kept.append(part)
-        if self.rows * self._width > (_MOST_KEPT if self._repeats else room_for_answers() // _SHARE):
+        if self.rows * self._width > self._most:
             if self._sample is not None:
                 self._totals = KeyTotals()
                 for each in self._kept:
