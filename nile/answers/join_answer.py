@@ -196,8 +196,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
             yield (pairs.left, pairs.right), pairs.weight
 
     def found_values(self) -> Iterator[tuple[tuple[Array, Array], Array, tuple[Values, ...]]]:
-        """As `found_members`, and the times and keys that the run tells with its pairs."""
-        for pairs in self._expanded():
+        """As `found_members`, and the times and keys that the run tells with its pairs; for who holds none of them."""
+        for pairs in self._expanded(self._found.passing()):
             told = (Values(ts, pairs.key, self.joined.key_type) for ts in (pairs.left_ts, pairs.right_ts))
             yield (pairs.left, pairs.right), pairs.weight, tuple(told)
 
@@ -307,10 +307,10 @@ class JoinAnswer(JoinOutputs[Outputs]):
         times = [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
         return [(column.type, taker(column)) for column in (self.joined.left_keys, *times)]
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _told_as(self, found: Iterator[Outputs]) -> Iterator[pa.RecordBatch]:
         """As of every join."""
         self._as_rows = True
-        return super().batches()
+        return super()._told_as(found)
 
     def _with_rows(self, part: Outputs) -> Outputs:
         """Pairs with their columns, where these were asked for: taken on the thread that has found them."""

@@ -143,7 +143,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
             timed(_begun(weakly(self._told), running.run() if isinstance(running, MeteredRun) else running), clock),
             weakly(self._once_more), weakly(self._size),
             weakly(self._counted) if counted and sampled else None,
-            repeats=self._repeats, sampled=sampled,
+            repeats=self._repeats,
             width=8 * len(names) * (1 if plan.output == "pairs" and plan.strategy in ("", "promise") else 3) + 8,
         )  # fmt: skip
         self._is_sample = sampled
@@ -237,13 +237,18 @@ class JoinOutputs(JoinWorth, Generic[Out]):
             self._refuse(rows)
         return parts
 
-    def _expanded(self) -> Iterator[Out]:
-        """Outputs as they are found, range records expanded."""
-        return map(self._reader.expand, self.outputs())
+    def _expanded(self, found: Iterator[Out] | None = None) -> Iterator[Out]:
+        """Outputs as they are found, range records expanded.  found: of `_found`, for who reads in another way."""
+        return map(self._reader.expand, self.outputs() if found is None else each_within(self.room, found))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of up to 65,536 outputs, as they are found."""
-        return timed(map(self._ranges if self.plan.output == "ranges" else self._rows, self.outputs()), self.clock)
+        return self._told_as(self._found.passing())
+
+    def _told_as(self, found: Iterator[Out]) -> Iterator[pa.RecordBatch]:
+        """Outputs as record batches."""
+        form = self._ranges if self.plan.output == "ranges" else self._rows
+        return timed(map(form, each_within(self.room, found)), self.clock)
 
     def to_arrow(self) -> pa.Table:
         """All outputs.  Raises MemoryRefused for more than half of the machine's memory, or than `connect(memory=)`
@@ -252,7 +257,7 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         """
         if self.plan.output == "pairs":
             self._refuse_known()
-        return pa.Table.from_batches(self._held(self.batches()), schema=self.schema)
+        return pa.Table.from_batches(self._held(self._told_as(iter(self._found))), schema=self.schema)
 
     def expand(self) -> pa.Table:
         """The outputs behind range records (an answer of single ones is given as it is)."""

@@ -20,17 +20,19 @@ Array = np.ndarray[Any, Any]
 Out = TypeVar("Out", bound=Found)
 _CONFIDENCE = 0.95
 _MOST_KEPT = 16 << 20  # more costs a short answer a third of its time: memory that the system hands out anew
-_ONLY = 64 << 20  # of pairs by preference within time: kept in a share of all memory they took seven times as long
+_MOST_PASSING = (
+    64 << 20
+)  # of what nobody finds again but passes by: in a share of all memory it took seven times as long
 _SHARE = 4
 
 
 class KeptOutputs(Generic[Out]):
     """The outputs of one run; iterated again from the start, from memory or by another run.
 
-    again: the outputs of a run that finds the same; repeats: whether there is one, else more is kept, of a sample a
-    share of the machine's memory, and `again` says why that was not enough.  size: how many single outputs a batch
-    stands for; sample: the sample of keys that batches are and how many single outputs each of its rows stands for,
-    None where they are none; width: bytes of one.
+    again: the outputs of a run that finds the same; repeats: whether there is one, else a share of the machine's memory
+    is kept (`passing`: 64 MiB) and `again` says why that was not enough.  size: how many single outputs a batch stands
+    for; sample: the sample of keys that batches are and how many single outputs each of its rows stands for, None where
+    they are none; width: bytes of one.
     """
 
     def __init__(
@@ -42,14 +44,13 @@ class KeptOutputs(Generic[Out]):
         *,
         width: int,
         repeats: bool,
-        sampled: bool = True,
     ) -> None:
         self._running = running
         self._again = again
         self._size = size
         self._sample = sample
         self._width = width
-        self._repeats, self._sampled = repeats, sampled
+        self._repeats = repeats
         self._kept: list[Out] = []
         self._handed = 0  # batches that the run has given
         self._totals: KeyTotals | None = None
@@ -60,10 +61,7 @@ class KeptOutputs(Generic[Out]):
     @cached_property
     def _most(self) -> int:
         """Bytes that are kept at the most."""
-        if self._repeats:
-            return _MOST_KEPT
-        share = room_for_answers() // _SHARE
-        return share if self._sampled else min(_ONLY, share)
+        return _MOST_KEPT if self._repeats else room_for_answers() // _SHARE
 
     @property
     def kept(self) -> int:
@@ -76,6 +74,13 @@ class KeptOutputs(Generic[Out]):
         return self._kept[0] if self._kept else None
 
     def __iter__(self) -> Iterator[Out]:
+        return self._read(self._most)
+
+    def passing(self) -> Iterator[Out]:
+        """As iterated, for who holds none of them: little is kept that no other run finds."""
+        return self._read(min(_MOST_PASSING, self._most))
+
+    def _read(self, most: int) -> Iterator[Out]:
         at = 0
         while True:
             if at < len(self._kept):
@@ -89,7 +94,7 @@ class KeptOutputs(Generic[Out]):
                     self.done = True
                     return
                 part = found
-                self._take(part)
+                self._take(part, most)
             at += 1
             yield part
 
@@ -100,9 +105,9 @@ class KeptOutputs(Generic[Out]):
             if part is None:
                 self.done = True
             else:
-                self._take(part)
+                self._take(part, self._most)
 
-    def _take(self, part: Out) -> None:
+    def _take(self, part: Out, most: int) -> None:
         whole = len(self._kept) == self._handed
         self._handed += 1
         self.rows += len(part)
@@ -112,7 +117,7 @@ class KeptOutputs(Generic[Out]):
         if not whole:
             return
         self._kept.append(part)
-        if self.rows * self._width > self._most:
+        if self.rows * self._width > most:
             if self._sample is not None:
                 self._totals = KeyTotals()
                 for each in self._kept:

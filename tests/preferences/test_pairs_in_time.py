@@ -155,3 +155,21 @@ def test_no_candidate_is_asked_before_a_sample_is_drawn_in_time(unit: str, monke
     answer = query.run(Budget.of(unit, 600.0))
     assert len(answer.to_arrow()) > 0
     assert answer.estimate.value == pytest.approx(whole, rel=0.3)
+
+
+@pytest.mark.parametrize("preference", ["desc", "asc", "weighted"])
+def test_pairs_that_pass_by_are_told_once_and_those_that_are_held_as_often_as_asked(
+    preference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nile.answers.kept_outputs._MOST_PASSING", 1)
+    query = database(9_000, keys=400).join("a", "b", on="k", window="90 s").prefer(preference).using(costs="machine")
+    held = query.run(AMPLE[0])
+    assert held.budget.spent > 0.0
+    assert held.to_arrow().equals(held.to_arrow())
+    assert sum(map(len, held.batches())) == len(held.to_arrow()) > 0
+    passing = query.run(AMPLE[0])
+    assert sum(map(len, passing.batches())) == len(held.to_arrow())
+    assert passing.estimate == held.estimate
+    assert passing.budget.asked == AMPLE[0].seconds
+    with pytest.raises(nile.MemoryRefused, match="read batches"):
+        passing.to_arrow()
