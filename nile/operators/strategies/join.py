@@ -20,19 +20,15 @@ from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.choice import USUAL, WHOLE, Choice
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, Admission, best_keys, first_part, reading
-from nile.operators.strategies.looking import span_of
 from nile.operators.strategies.rechosen import Rest, Watch
-from nile.operators.strategies.telling import by_stratum, counted_all, drawing_rates, figures_of, sample_of, told
-from nile.preferences.key_sample import KeySample
+from nile.operators.strategies.telling import ToldRun, by_stratum, counted_all, drawing_rates, figures_of
 from nile.pyramid.grid.manager import Memory
-from nile.summaries.estimate import Estimate
 
 __all__ = ["StrategyJoin", "is_planned"]
 
 Array = np.ndarray[Any, Any]
 _ROUNDS, _WORTH_A_ROUND = 4, 0.1
 """Rounds of keys, and, of the grant, what has to be left for another."""
-_CONFIDENCE, _TWICE, _WHOLE = 0.95, 1.96, np.iinfo(np.int64).max
 _BATCH = 65_536
 """Pairs that are written however late it is: fewer cost nothing against counting all."""
 
@@ -42,7 +38,7 @@ def is_planned(plan: JoinPlan) -> bool:
     return plan.strategy not in ("", "promise")
 
 
-class StrategyJoin:
+class StrategyJoin(ToldRun):
     """One run of a JoinPlan by a strategy (`nile.operators.strategies.forecast`).
 
     A fraction is one of the exact answer's forecast cost; what is spent is counted, not timed, so that the same seed
@@ -350,53 +346,8 @@ class StrategyJoin:
         given = sum(self._tuples), sum(self._nulls), shed, self._outputs
         return figures_of(*given, min(self.choice.grant, WHOLE), self._spent, written, self.choice.exact_cost)
 
-    @property
-    def is_told(self) -> bool:
-        """Whether `total` will not change any more."""
-        return self.choice.known is not None or self._outliers is not None or self._sampled is not None
-
     def count(self) -> None:
         """Where all pairs are found as they complete, count them without finding any.  O(tuples)."""
         if self.choice.way == "exact" and self.plan.preference != "asc" and not self.is_told and self._left > 0.0:
             self.choice.known = counted_all(self._joined)
             self._list(sum(self._tuples))
-
-    @property
-    def total(self) -> Estimate:
-        """How many pairs (asc: of outliers) there are: counted, or told by the sample, or else by the look, which
-        certifies none, or by outliers found."""
-        found, asc = float(self._outputs), self.plan.preference == "asc"
-        if (known := self._outliers if asc else self.choice.known) is not None:
-            return Estimate.exact(float(known))
-        if asc:
-            return Estimate.between(found, found, np.inf)
-        if self._sampled is not None:
-            assert self._admission is not None
-            tuples = tuple(n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True))
-            window, span = self._joined.window, span_of(self._joined)
-            return told(*self._sampled, self._admission, tuples, window, span, _CONFIDENCE)
-        pairs, reach = self.choice.look.pairs, _TWICE * self.choice.look.error
-        return Estimate(max(found, pairs), max(found, pairs - reach), max(found, pairs + reach), _CONFIDENCE, False)
-
-    def codes(self, left: Array) -> Array:
-        """A number of each key, of left tuples that are in an output: int64 [m]."""
-        if self.choice.way == "keys":
-            return np.unique(self.choice.look.words[0][left], return_inverse=True)[1].reshape(-1).astype(np.int64)
-        return self._joined.exact.left_code[left]
-
-    def sample(self, parts: list[Outputs]) -> KeySample:
-        """The sample of keys that the outputs of a weighted run are.  O(outputs + tuples)."""
-        none = np.zeros(0, np.int64)
-        left, right = (np.concatenate([none, *each]) for each in ([p.left for p in parts], [p.right for p in parts]))
-        weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
-        # Of keys that came in one number each, from 0 on, whichever parts are asked for.
-        key = self.choice.look.words[0][left] & _WHOLE if self.choice.way == "keys" else self.codes(left)
-        tuples = [n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True)]
-        inside, span = [parts[0] if parts else none for parts in self._came], span_of(self._joined)
-        given = weight, key, (left, right), self._admission, tuples, inside
-        return sample_of(*given, self.strata, self._joined.window, span)
-
-    def strata(self, places: Array, side: int = 0) -> Array:
-        """The stratum of each of some tuples of a stream: uint8 [m]."""
-        assert self._admission is not None
-        return self._admission.stratum[self.choice.look.slot_of(side, places)]

@@ -8,20 +8,89 @@ from typing import Any
 import numpy as np
 
 from nile.exact.join.count import count_whole
+from nile.operators.common.data import Outputs
 from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
 from nile.operators.strategies.by_key import KeyPairs
+from nile.operators.strategies.choice import Choice
 from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
 from nile.preferences.key_sample import KeySample, left_out, missing_of, stood_for
 from nile.preferences.key_sample import counted as counted_estimate
 from nile.summaries.estimate import Estimate
 
-__all__ = ["by_stratum", "counted_all", "drawing_rates", "figures_of", "sample_of", "told"]
+__all__ = ["ToldRun", "by_stratum", "counted_all", "drawing_rates", "figures_of", "sample_of", "told"]
 
 Array = np.ndarray[Any, Any]
+_CONFIDENCE, _TWICE, _WHOLE = 0.95, 1.96, np.iinfo(np.int64).max
 _NONE_OF = 3.0
 """Where none of a sample has something, at most so many over its rate have it, in 95 % of all samples."""
+
+
+class ToldRun:
+    """What a run by a strategy tells of the whole join.
+
+    _tuples, _nulls, _came: of both streams how many tuples, those without a key, and the places of those that came in,
+    a part after the other; _outputs: pairs so far; _outliers: pairs of outliers, once all are counted; _sampled:
+    the keys that were drawn from, their strata, and the tuples that came in by stratum.
+    """
+
+    plan: JoinPlan
+    choice: Choice
+    _joined: Joinable
+    _tuples: tuple[int, ...]
+    _nulls: tuple[int, ...]
+    _came: list[list[Array]]
+    _outputs: int
+    _outliers: int | None
+    _sampled: tuple[KeyPairs, Array, Array] | None
+    _admission: Admission | None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether `total` will not change any more."""
+        return self.choice.known is not None or self._outliers is not None or self._sampled is not None
+
+    @property
+    def total(self) -> Estimate:
+        """How many pairs (asc: of outliers) there are: counted, or told by the sample, or else by the look, which
+        certifies none, or by outliers found."""
+        found, asc = float(self._outputs), self.plan.preference == "asc"
+        if (known := self._outliers if asc else self.choice.known) is not None:
+            return Estimate.exact(float(known))
+        if asc:
+            return Estimate.between(found, found, np.inf)
+        if self._sampled is not None:
+            assert self._admission is not None
+            tuples = tuple(n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True))
+            window, span = self._joined.window, span_of(self._joined)
+            return told(*self._sampled, self._admission, tuples, window, span, _CONFIDENCE)
+        pairs, reach = self.choice.look.pairs, _TWICE * self.choice.look.error
+        return Estimate(max(found, pairs), max(found, pairs - reach), max(found, pairs + reach), _CONFIDENCE, False)
+
+    def codes(self, left: Array) -> Array:
+        """A number of each key, of left tuples that are in an output: int64 [m]."""
+        if self.choice.way == "keys":
+            return np.unique(self.choice.look.words[0][left], return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return self._joined.exact.left_code[left]
+
+    def sample(self, parts: list[Outputs]) -> KeySample:
+        """The sample of keys that the outputs of a weighted run are.  O(outputs + tuples)."""
+        none = np.zeros(0, np.int64)
+        left, right = (np.concatenate([none, *each]) for each in ([p.left for p in parts], [p.right for p in parts]))
+        weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
+        # Of keys that came in one number each, from 0 on, whichever parts are asked for.
+        key = self.choice.look.words[0][left] & _WHOLE if self.choice.way == "keys" else self.codes(left)
+        tuples = [n - nulls for n, nulls in zip(self._tuples, self._nulls, strict=True)]
+        inside, span = [parts[0] if parts else none for parts in self._came], span_of(self._joined)
+        given = weight, key, (left, right), self._admission, tuples, inside
+        return sample_of(*given, self.strata, self._joined.window, span)
+
+    def strata(self, places: Array, side: int = 0) -> Array:
+        """The stratum of each of some tuples of a stream: uint8 [m]."""
+        assert self._admission is not None
+        return self._admission.stratum[self.choice.look.slot_of(side, places)]
 
 
 def told(
