@@ -27,7 +27,7 @@ from nile.expressions.conditions import Condition
 from nile.streams.accounting import Accounting
 from nile.streams.arrow import ArrowSource
 from nile.streams.event_ids import DUPLICATE, Distinct, check_event_id, key_type_of
-from nile.streams.files.coding import are_narrow, part_of
+from nile.streams.files.coding import noted, part_of
 from nile.streams.files.parquet import ParquetSource, is_kept
 from nile.streams.files.pruning import Pruning, Test, batches_of, pruning_of
 from nile.streams.order import CheckedOrder, Order, RepairedOrder, Run, joined
@@ -221,21 +221,21 @@ class StreamManager:
     def _whole_files(self, source: ParquetSource, rows: int) -> Iterator[TupleBatch]:
         """Files in long pieces: short ones cost more a row, and would be put together again.
 
-        Times that are all good and in order, and keys of few bytes, are kept, and are not read again while the files
-        are unchanged.
+        Times all good and in order, and keys of few bytes, are kept, and not read again while the files are unchanged.
         """
         spec, kind = self.spec, source.schema.field(self.spec.time).type
         if spec.key not in (*spec.carry, *(spec.where.columns if spec.where else ())):
             source = source.coded(spec.key)
-        keeps = spec.where is None and spec.lateness is None and pa.types.is_timestamp(kind)
-        stamp = source.stamp if keeps else None
+        stamp = source.stamp if spec.where is spec.lateness is None and pa.types.is_timestamp(kind) else None
         times, kept = source.times.get(spec.time, stamp), source.keys.get(spec.key, stamp)
-        read, keys = [], []
+        keeps_keys = stamp is not None and kept is None and spec.key != spec.time and self._pruning() is None
+        keys: list[Any] | None = [] if keeps_keys else None
         if times is None:
+            read = []
             for batch in self._batches(source, rows):
                 if stamp is not None:
                     read.append(batch.ts)
-                    keys.append(batch.key)
+                keys = noted(keys, batch.key)
                 yield batch
         else:
             self._begin()
@@ -247,13 +247,13 @@ class StreamManager:
                     key = part_of(kept, at.start or 0, len(ts))
                 else:
                     key = columns.column(spec.key) if spec.key in names else instants(ts, kind)
-                    keys.append(key)
+                    keys = noted(keys, key)
                 yield self.batch(Run(ts, key, _NO_ROWS, _carried(columns, spec.carry) if spec.carry else None))
         if stamp is None or self.accounting.rejected or source.stamp != stamp:
             return
         if times is None:
             source.times.put(spec.time, stamp, lent_together(read))
-        if kept is None and spec.key != spec.time and self._pruning() is None and are_narrow(keys):
+        if keys:
             source.keys.put(spec.key, stamp, pa.chunked_array(keys))
 
     def admitted(self, raw: RawBatch, largest_dictionary: int = 65_536) -> Admitted:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from file_readings import readings
 
 import nile
 from nile.base import unchanged
@@ -47,16 +47,7 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The columns of each reading of a file."""
-    seen: list[tuple[str, ...]] = []
-    read = ParquetSource._batches
-
-    def batches(self: ParquetSource, columns: Sequence[str], *given: Any) -> Iterator[Any]:
-        seen.append(tuple(columns))
-        return read(self, columns, *given)
-
-    monkeypatch.setattr(ParquetSource, "_batches", batches)
-    return seen
+    return readings(monkeypatch)
 
 
 def _read(source: ParquetSource, key: str, carry: tuple[str, ...] = (), **spec: Any) -> tuple[list[Any], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from file_readings import readings
 
 import nile
 from nile.base import pages, unchanged
@@ -193,16 +194,7 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The columns of each reading of a file."""
-    seen: list[tuple[str, ...]] = []
-    read = ParquetSource._batches
-
-    def batches(self: ParquetSource, columns: Sequence[str], *given: Any) -> Iterator[Any]:
-        seen.append(tuple(columns))
-        return read(self, columns, *given)
-
-    monkeypatch.setattr(ParquetSource, "_batches", batches)
-    return seen
+    return readings(monkeypatch)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

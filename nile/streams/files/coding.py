@@ -12,7 +12,7 @@ from nile.exact.state.lent import roomy
 from nile.streams.files.text_coder import MOST, TextCoder
 from nile.summaries.heavy import pa
 
-__all__ = ["Sampled", "are_narrow", "coded_column", "held_column", "is_text", "part_of", "sampled"]
+__all__ = ["Sampled", "coded_column", "held_column", "is_text", "noted", "part_of", "sampled"]
 
 _SAMPLED = 8_192  # rows
 _STEP, _LEAST, _MOST_ROWS = 1 << 18, 1 << 10, 1 << 14
@@ -96,11 +96,14 @@ def held_column(reader: Any, column: str, kind: pa.DataType, groups: list[int], 
     return pa.Array.from_buffers(kind, at, [bits, pa.py_buffer(ends), pa.py_buffer(held[:end])])
 
 
-def are_narrow(parts: list[Any]) -> bool:
-    """Whether there are parts of a column, of one type, of which a value has some bytes."""
-    kind = parts[0].type if parts else pa.null()
-    narrow = pa.types.is_primitive(kind) or pa.types.is_dictionary(kind)
-    return bool(narrow and all(part.type == kind for part in parts))
+def noted(parts: list[Any] | None, part: Any) -> list[Any] | None:
+    """Parts of a column and one more; None, so that none is held, where a value may have more than some bytes, or types
+    differ.  parts: None: it was so before."""
+    narrow = pa.types.is_primitive(part.type) or pa.types.is_dictionary(part.type)
+    if parts is None or not narrow or any(each.type != part.type for each in parts[-1:]):
+        return None
+    parts.append(part)
+    return parts
 
 
 def part_of(column: Any, begin: int, rows: int) -> Any:
