@@ -226,15 +226,15 @@ class StreamManager:
         spec, kind = self.spec, source.schema.field(self.spec.time).type
         if spec.key not in (*spec.carry, *(spec.where.columns if spec.where else ())):
             source = source.coded(spec.key)
-        stamp = source.stamp if spec.where is spec.lateness is None and pa.types.is_timestamp(kind) else None
+        plain = spec.where is None and spec.lateness is None and pa.types.is_timestamp(kind)
+        stamp = source.stamp if plain else None
         times, kept = source.times.get(spec.time, stamp), source.keys.get(spec.key, stamp)
         keeps_keys = stamp is not None and kept is None and spec.key != spec.time and self._pruning() is None
         keys: list[Any] | None = [] if keeps_keys else None
         if times is None:
             read = []
             for batch in self._batches(source, rows):
-                if stamp is not None:
-                    read.append(batch.ts)
+                read += [batch.ts] if stamp is not None else []
                 keys = noted(keys, batch.key)
                 yield batch
         else:

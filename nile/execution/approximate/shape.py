@@ -39,9 +39,9 @@ def shape_of(plan: Plan) -> Shape:
     while isinstance(plan, Filter | Project):
         above.append(plan)
         plan = plan.input
-    distinct = isinstance(plan, Distinct) and isinstance(plan.input, Project)
+    distinct = False
     if isinstance(plan, Distinct) and isinstance(plan.input, Project):  # each row once: a group of all its columns
-        plan = Group(plan.input.input, plan.input.items, ())
+        plan, distinct = Group(plan.input.input, plan.input.items, ()), True
     if isinstance(plan, Group):
         where, names, core = _flattened(plan.input)
         group = replace(
