@@ -12,7 +12,7 @@ from nile.base.durations import parse_duration
 from nile.exact.join.wjoin import ALGORITHMS, STRATEGIES
 from nile.preferences.budget import Budget
 from nile.preferences.clock import Pace
-from nile.summaries.errors import ConfigError
+from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["ALGORITHMS", "EMITS", "ENGINES", "SCHEDULINGS", "Options"]
 
@@ -29,7 +29,7 @@ class Options:
 
     For exact queries: emit, one of EMITS; scheduling, one of SCHEDULINGS; algorithm, one of ALGORITHMS; windows, one
     of STRATEGIES: how non-uniform windows are kept.  For approximate ones: budget (a Budget or a
-    fraction; the statement's own otherwise), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
+    fraction, where the statement says none), method, guide, output ("pairs", "ranges"), costs, seed, outlier_cap,
     replay with replay_mean and speed, by (what a selection's preference weighs: "share", "value"), confidence (of
     intervals), and using: fields of a summary or of a plan.  engine: "spark" scans streams of a lake by tasks, best
     partitions first, and starts a standing query over streaming DataFrames (with checkpoint, into, every, parts: see
@@ -83,6 +83,22 @@ class Options:
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these options that were said."""
         return {name: value for name, value in self.said() if name in names}
+
+    def with_budget(self, stated: tuple[str, float] | None, what: str = "query") -> Budget | None:
+        """The budget that was given, or else the statement's own: its unit and amount.
+
+        what: of what, in words.  Raises BudgetError where there are both.
+        """
+        own = None if stated is None else Budget.of(*stated)
+        if self.budget is None:
+            return own
+        assert isinstance(self.budget, Budget)
+        if own is not None:
+            raise BudgetError(
+                f"{what}, budget: needed one; got {own} in the statement, and {self.budget} beside it; leave one of "
+                "them out"
+            )
+        return self.budget
 
     def pace(self) -> Pace:
         """How the input is played back.  Raises ConfigError."""

@@ -45,6 +45,24 @@ def test_what_is_no_amount_is_refused_whoever_holds_it(given: Any) -> None:
         nile.Budget(fraction=given)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT a.k FROM a, b WHERE a.k = b.k WITH PREFERENCE desc a.k WINDOW 5",
+        "SELECT count(*) AS n FROM a",
+        "SELECT k FROM a WITH PREFERENCE desc k",
+    ],
+)
+@pytest.mark.parametrize("said", ["BUDGET 0.9", "BUDGET 5 OUTPUTS", "BY DEADLINE '20 s'"])
+def test_a_query_is_given_one_budget(asked: str, said: str) -> None:
+    db = database()
+    message = "query, budget: needed one; got .* in the statement, and 0.5 of the exact cost beside it; leave one of"
+    for text in (f"{asked} {said}", f"EXPLAIN {asked} {said}"):
+        with pytest.raises(BudgetError, match=message):
+            db.sql(text, budget=0.5)
+    assert db.sql(asked, budget=0.5).to_arrow().num_rows
+
+
 def test_a_standing_query_is_given_one_budget() -> None:
     db = nile.connect()
     for name in "ab":

@@ -21,7 +21,7 @@ from nile.execution.options import Options
 from nile.execution.values import filtered, maker, schema_of
 from nile.operators.common.total_bounds import TotalBounds
 from nile.operators.drive.clock import timed
-from nile.preferences.budget import Budget, BudgetReport
+from nile.preferences.budget import BudgetReport
 from nile.sql.plan import Filter, Join, Limit, Preference, Project, Query, Sort
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import BudgetError, ConfigError
@@ -86,7 +86,7 @@ def is_approximate(query: Query, options: Options) -> bool:
 def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prepared:
     """A query WITH PREFERENCE, BUDGET or ERROR, checked.  Raises NotYet, ConfigError, BudgetError."""
     shape = shape_of(query.plan)
-    budget = _budget(query, options)
+    budget = options.with_budget(query.budget)
     join = isinstance(shape.core, Join)
     if shape.group is None and query.error is not None:
         raise ConfigError("ERROR: needed a query of aggregates, whose numbers can be off; got rows; say BUDGET")
@@ -108,13 +108,6 @@ def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prep
     fields = list(schema_of(query.plan.fields))
     schema = pa.schema([*fields, *([pa.field(WEIGHT, pa.float64())] if weighted else [])])
     return Prepared(query, shape, operator, schema, weighted)
-
-
-def _budget(query: Query, options: Options) -> Budget | None:
-    if options.budget is not None:
-        assert isinstance(options.budget, Budget)
-        return options.budget
-    return None if query.budget is None else Budget.of(*query.budget)
 
 
 class ApproximateRun(Run):

@@ -20,11 +20,10 @@ from nile.execution.live.means.compressed import CompressedSubscription, compres
 from nile.execution.live.means.weighing import weighed
 from nile.execution.live.subscription import Subscription
 from nile.execution.options import Options
-from nile.preferences.budget import Budget
 from nile.sql.plan import Every, OnClose, Query, ToStream, leaves_of
 from nile.sql.text import query_text
 from nile.streams.live import LiveStream
-from nile.summaries.errors import BudgetError, ConfigError
+from nile.summaries.errors import ConfigError
 
 __all__ = ["Asked", "asked_for", "check_remembered"]
 
@@ -110,13 +109,9 @@ def _asked(query: Query, options: Options, name: str | None) -> Asked:
 
 def _approximate(query: Query, options: Options, name: str | None) -> Asked:
     """WITH PREFERENCE inside a BUDGET, which goes into the text."""
-    if isinstance(options.budget, Budget):
-        if query.budget is not None:
-            raise BudgetError(
-                f"standing query, budget: needed one; got {Budget.of(*query.budget)} in the statement, and "
-                f"{options.budget} beside it; leave one of them out"
-            )
-        query = replace(query, budget=(options.budget.unit, options.budget.amount))
+    budget = options.with_budget(query.budget, "standing query")
+    if options.budget is not None and budget is not None:
+        query = replace(query, budget=(budget.unit, budget.amount))
         options = replace(options, budget=None)
     definition = QueryDefinition(query_text(query), approximate=options.said())
     for option, value in definition.approximate if name is not None else ():

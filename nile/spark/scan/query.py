@@ -257,11 +257,7 @@ def _sampled(query: Query, options: Options) -> Query:
 
 
 def _budget(query: Query, options: Options, kind: str) -> Budget | None:
-    if options.budget is not None:
-        assert isinstance(options.budget, Budget)
-        budget: Budget | None = options.budget
-    else:
-        budget = None if query.budget is None else Budget.of(*query.budget)
+    budget = options.with_budget(query.budget, "engine='spark'")
     if budget is not None and budget.unit not in _UNITS:
         raise BudgetError(
             f"engine='spark': needed a budget of {', '.join(_UNITS)}; got {budget.unit}, which goes with arrivals; "
