@@ -122,31 +122,48 @@ def _beside_one(name: str, queries: Sequence[str], pushes: int, rounds: int, **h
 
 
 def _tails(pushes: int, rounds: int) -> list[Measure]:
-    """State and CPU of three group-bys over one join beside those of the join and of what each has above it.
-
-    The join alone is one that tells nothing: of its pairs none satisfies the condition.
-    """
+    """Three group-bys over one join, which alone tells nothing: of its pairs none satisfies the condition."""
     texts = [f"SELECT {by}, {told} FROM a, b WHERE a.item = b.item GROUP BY {by} WINDOW 1" for by, told in _TAILS]
     nothing = "SELECT a.item, a.price, b.price AS q FROM a, b WHERE a.item = b.item AND a.price + b.price < 0 WINDOW 1"
+    return _over("three group-bys over a join", "the join and the three", texts, nothing, pushes, rounds)
+
+
+def _nested(pushes: int, rounds: int) -> list[Measure]:
+    """Four queries over one group-by over one join, which alone tells nothing: no group satisfies HAVING."""
+    made = "SELECT a.item, count(*) AS n, sum(b.price) AS s FROM a, b WHERE a.item = b.item GROUP BY a.item{}"
+    grouped, nothing = made.format(""), made.format(" HAVING count(*) < 0 WINDOW 1")
+    texts = [
+        f"{grouped} ORDER BY s DESC LIMIT 10 WINDOW 1",
+        f"SELECT DISTINCT n, floor(s / 100) AS s, item FROM ({grouped}) AS x WINDOW 1",
+        f"SELECT n, sum(s) AS s, max(item) AS item FROM ({grouped}) AS x GROUP BY n WINDOW 1",
+        f"SELECT item % 10 AS i, max(n) AS n, min(s) AS s FROM ({grouped}) AS x GROUP BY item % 10 WINDOW 1",
+    ]
+    return _over("four queries over a group-by of a join", "the group-by and the four", texts, nothing, pushes, rounds)
+
+
+def _over(
+    name: str, of: str, texts: Sequence[str], nothing: str, pushes: int, rounds: int
+) -> list[Measure]:  # fmt: skip
+    """State and CPU of queries over one part beside those of the part (`nothing`) and of what each has above it."""
     ways = [Many(each, emit="changes") for each in (texts, *([text] for text in texts), [nothing])]
     for each in ways:
         each.cpu(pushes)
-    held, *alone, pairs = (each.state for each in ways)
-    state, share = held / (sum(alone) - 2 * pairs), held / sum(alone)
+    again = len(texts) - 1
+    held, *alone, part = (each.state for each in ways)
+    state, share = held / (sum(alone) - again * part), held / sum(alone)
     ratios, shares, took = [], [], []
     for _ in range(rounds):
-        cpu, *apart, join = (each.cpu(pushes) for each in ways)
-        ratios.append(cpu / (sum(apart) - 2 * join))
+        cpu, *apart, below = (each.cpu(pushes) for each in ways)
+        ratios.append(cpu / (sum(apart) - again * below))
         shares.append(cpu / sum(apart))
         took.append(cpu)
     for each in ways:
         each.db.close()
-    name = "three group-bys over a join"
     return [
-        Measure(f"{name}: state of the join and the three", state, "times", STATE_BAR, most=True,
-                about=f"{share:.2f} times that of three queries apart"),
-        Measure.of(f"{name}: CPU of the join and the three", ratios, "times", CPU_BAR, most=True,
-                   about=f"{median(took) * 1e3:.1f} ms a push, read; {median(shares):.2f} times that of three apart"),
+        Measure(f"{name}: state of {of}", state, "times", STATE_BAR, most=True,
+                about=f"{share:.2f} times that of queries apart"),
+        Measure.of(f"{name}: CPU of {of}", ratios, "times", CPU_BAR, most=True,
+                   about=f"{median(took) * 1e3:.1f} ms a push, read; {median(shares):.2f} times that of queries apart"),
     ]  # fmt: skip
 
 
@@ -267,7 +284,8 @@ def many_queries(
     measures += _beside_one(f"{DASHBOARDS} dashboards of 10 kinds over a join", boards, pushes // 4, rounds)
     equal = [_JOINED.format("")] * DASHBOARDS
     measures += _beside_one(f"{DASHBOARDS} equal dashboards over a join", equal, pushes // 4, rounds)
-    measures += _tails(pushes // 4, rounds) + _windows(pushes // 4, rounds)
+    for common in (_tails, _nested, _windows):
+        measures += common(pushes // 4, rounds)
     for what, text in (("rare", "price > {} AND item = {}"), ("one item each", "price > 0 AND item = {1}")):
         chosen = Many(
             [f"SELECT t, item, price FROM a WHERE {text.format(99 + k / selections, k)}" for k in range(selections)],

@@ -277,7 +277,8 @@ class Result(Answer):
         explained = self._explained(self._run if analyze else None)
         for what, names in self.sharing().items():
             told = f"as a standing query: shares the {what} of {', '.join(names)}, once their states are equal"
-            value = {{"plan": "shares", "tuples": "shares_tuples"}.get(what, "shares_part"): names}
+            above = "shares_nested" if " over the " in what else "shares_part"
+            value = {{"plan": "shares", "tuples": "shares_tuples"}.get(what, above): names}
             explained = Explained([*explained.lines, told], {**explained.values, **value})
         return explained.told(form, self._growing(analyze))
 

@@ -292,9 +292,13 @@ class Pipeline:
         """For whom a node of the plan was made; None: it is within another."""
         return self._built.made.get(id(plan), (None,))[0]
 
-    def capture_part(self, plan: Plan) -> list[State]:
-        """The states of a node of the plan and of all below it."""
-        return [each.capture() for each in self._built.all[self._built.made[id(plan)][1]]]
+    def capture_part(self, plan: Plan, above: Plan | None = None) -> list[State]:
+        """The states of a node of the plan and of all below it; above: but for this node, one below, and what is
+        below that.
+        """
+        own = self._built.made[id(plan)][1]
+        begin = own.start if above is None else self._built.made[id(above)][1].stop
+        return [each.capture() for each in self._built.all[begin : own.stop]]
 
     def release(self) -> None:
         """Read no part that is at work elsewhere any more: the end of this one."""

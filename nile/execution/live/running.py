@@ -30,7 +30,8 @@ from nile.execution.live.chosen import sought
 from nile.execution.live.event import Readers
 from nile.execution.live.shared.common import Common
 from nile.execution.live.shared.keys import key_below, passed_on, read_live, tail_of
-from nile.execution.live.shared.subplan import subplan_of
+from nile.execution.live.shared.nested import Nested, read_by
+from nile.execution.live.shared.subplan import Subplan, subplans_of
 from nile.execution.reading import Naming, Readable, Reading, named_leaf, selected
 from nile.runtime.on_threads import Ahead
 from nile.sql.plan import Filter, Query, Relation, Stream, leaves_of
@@ -123,12 +124,19 @@ class Running(Readers):
         """Whether tuples were taken back, after which equal ones may stand in another order."""
         self.common: Common | None = None
         """Where a part of it runs, for others too; None: nowhere but here."""
+        self.nested: tuple[Nested, ...] = ()
+        """Where parts above that run, each above the one before, for others too."""
         plain = not self.constraints and len(leaves) == sum(map(len, self.leaves.values()))
         at = (0,) * len(above)
-        self.subplan = subplan_of(below, at, compiler.made, self.pipeline, choice, self.key[-2]) if plain else None
-        """The part of it that others may have, too."""
+        self.subplans = subplans_of(below, at, compiler.made, self.pipeline, choice, self.key[-2]) if plain else ()
+        """The parts of it that others may have, too, each within the next."""
         self.ending = False
         """Whether all readers end now, so that whoever is first may end the plan."""
+
+    @property
+    def subplan(self) -> Subplan | None:
+        """The least part of it that others may have, too."""
+        return self.subplans[0] if self.subplans else None
 
     def tail(self) -> Tail:
         """A new one for a reader that asked what this was made for."""
@@ -149,7 +157,7 @@ class Running(Readers):
         twin = object.__new__(Running)
         twin.__dict__.update(self.__dict__)
         Readers.__init__(twin)
-        twin.pipeline, twin.ahead, twin.formed, twin.common = self._made(), Ahead(), None, None
+        twin.pipeline, twin.ahead, twin.formed, twin.common, twin.nested = self._made(), Ahead(), None, None, ()
         twin.pipeline.restore(of(*flat(self.pipeline.capture())))
         twin.pipeline.deferred = self.pipeline.deferred
         return twin
@@ -158,17 +166,26 @@ class Running(Readers):
         """Hold the same in tables as small as they may be.  Cost: O(state)."""
         self.run_on(None)
 
-    def run_on(self, common: Common | None) -> None:
-        """Have the part that others have, too, run there, None: here; it is in the same state.  Cost: O(state)."""
-        was, had, own = self.pipeline, self.common, self.subplan
+    def run_on(self, common: Common | None, nested: tuple[Nested, ...] = ()) -> None:
+        """Have the part that others have, too, run there, None: here; it is in the same state.  Cost: O(state).
+
+        nested: likewise parts above it, each above the one before.
+        """
+        was, own = self.pipeline, self.subplans
+        had: tuple[Common | Nested | None, ...] = (self.common, *self.nested)
         state = was.capture()
-        self.pipeline = self._made(parts={} if common is None or own is None else {id(own.made): common.part})
+        self.common, self.nested, read = common, nested, nested[-1] if nested else common
+        self.pipeline = self._made(parts={} if read is None else {id(own[len(nested)].made): read.part})
         self.pipeline.restore(of(*flat(state)))
         self.pipeline.deferred = was.deferred
-        self._leave_part(was, had)
-        self.common = common
-        if common is not None:
-            common.join(self)
+        was.release()
+        has: tuple[Common | Nested | None, ...] = (common, *nested)
+        for each in had[::-1]:
+            if each is not None and each not in has:
+                each.leave(self)
+        for each in has:
+            if each is not None and each not in had:
+                each.join(self)
 
     def leave(self, reader: Any, turn: int) -> None:
         super().leave(reader, turn)
@@ -177,13 +194,11 @@ class Running(Readers):
 
     def end(self) -> None:
         """Nobody reads it any more."""
-        self._leave_part(self.pipeline, self.common)
-        self.common = None
-
-    def _leave_part(self, pipeline: Pipeline, common: Common | None) -> None:
-        pipeline.release()
-        if common is not None:
-            common.leave(self)
+        self.pipeline.release()
+        for each in (*self.nested[::-1], self.common):
+            if each is not None:
+                each.leave(self)
+        self.common, self.nested = None, ()
 
     def run_by(self, made: Callable[..., Pipeline]) -> None:
         """Run on a pipeline of another kind."""
@@ -210,8 +225,8 @@ class Running(Readers):
     @property
     def memory(self) -> int:
         """Bytes of its state, without what it has in common with others."""
-        common = 0 if self.common is None else self.common.memory + self.common.family.memory
-        return int(self.pipeline.memory) - common
+        read = read_by(self)
+        return int(self.pipeline.memory) - (0 if read is None else int(read.part.root.memory))
 
     def run(self, number: int) -> Ran | None:
         """Let an operator come to its next instant, and readers take what comes out; None: it failed, and they end."""

@@ -183,6 +183,13 @@ class Subscription(Outbox):
         return ()
 
     @property
+    def nested_sharers(self) -> tuple[Subscription, ...]:
+        """The standing queries whose plans have a GROUP BY or DISTINCT above their common part that runs once for all
+        of them, too, this one among them; () where none of its plan does.
+        """
+        return ()
+
+    @property
     def tuple_sharers(self) -> tuple[Subscription, ...]:
         """The standing queries whose joins read the tuples of two streams that are held once for all of them, whatever
         their windows, this one among them; () where its are held for it alone.

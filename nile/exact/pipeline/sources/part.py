@@ -23,7 +23,7 @@ from nile.exact.pipeline.sources.incoming import Incoming
 from nile.exact.pipeline.sources.stream_join import StreamJoining
 from nile.exact.plan.algebra import Plan, Scan, walk
 from nile.exact.state.arrow import Array, pa
-from nile.exact.state.columns import picked
+from nile.exact.state.columns import Numbers, picked
 from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State
 
@@ -114,10 +114,14 @@ class Part:
         return [each.capture() for each in self.entries]
 
     def end(self) -> None:
-        """Nobody reads it any more: what its join holds together with others is no longer held for it."""
+        """Nobody reads it any more: what its join holds together with others is no longer held for it, and no part
+        below works for it.
+        """
         for each in self._built.joins:
             if isinstance(each, StreamJoining):
                 each.windows.joins.discard(each)
+        for one in self._built.followers:
+            one.part.leave(one)
 
     def restore(self, states: Sequence[State], done: int) -> None:
         """Put captured states into a new one, which goes on after `done`.  Raises EnvelopeError."""
@@ -133,7 +137,7 @@ class Follower:
     """
 
     HELD: ClassVar = ("waiting", "_now", "_more")
-    DERIVED: ClassVar = ("KIND", "part", "schema", "_picks", "_names", "below", "arrivals", "told")
+    DERIVED: ClassVar = ("KIND", "part", "schema", "_picks", "_places", "_names", "below", "arrivals", "told")
 
     def __init__(self, part: Part, plan: Plan, path: Path) -> None:
         self.part = part
@@ -141,6 +145,7 @@ class Follower:
         self.schema = plan.schema
         own, given = plan.schema.names, part.root.schema.names
         self._picks = None if own == given else tuple(given.index(name) for name in own)
+        self._places = tuple(range(len(own))) if self._picks is None else self._picks
         self._names = [name for node in walk(plan) if isinstance(node, Scan) for name in node.schema.names]
         self.waiting: deque[tuple[int, Delta]] = deque()
         self._now = part.done
@@ -164,8 +169,10 @@ class Follower:
             found.append(_sliced(delta, 0, cut))
             waiting[0] = asked, _sliced(delta, cut, len(delta))
         delta = found[0] if len(found) == 1 else _end_to_end(found, self.part.root.schema)
-        own = delta.given if self._picks is None else picked(delta.given, self._picks, self.schema)
-        return delta.made_into(own)  # which those above may change
+        own = delta.given
+        if self._picks is not None or type(own) is Numbers:  # which those above may change
+            own = picked(own, self._places, self.schema)
+        return delta.made_into(own)
 
     def time(self) -> int:
         """GetTime: how far this pipeline has read."""

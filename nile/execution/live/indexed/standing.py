@@ -82,6 +82,10 @@ class Indexed(Subscription):
         return () if common is None else readers_of(common.plans)
 
     @property
+    def nested_sharers(self) -> tuple[Subscription, ...]:
+        return readers_of(self._plan.nested[0].plans) if self._plan.nested else ()
+
+    @property
     def tuple_sharers(self) -> tuple[Subscription, ...]:
         common = self._plan.common
         return () if common is None or common.family.windows is None else readers_of(common.family.plans)

@@ -303,11 +303,11 @@ def could_share(mine: Running, theirs: Running) -> bool:
 
 
 def parts_of(plans: Sequence[Running]) -> list[tuple[int, list[Running]]]:
-    """(bytes, those that have them in common) of each part of plans, and of the tuples that several parts read."""
+    """(bytes, those that have them in common) of each part of plans, of each above, and of tuples that several read."""
     commons = {id(plan.common): plan.common for plan in plans if plan.common is not None}
     families = {id(each.family): each.family for each in commons.values() if each.family.windows is not None}
-    parts = [(each.memory, each.plans) for each in commons.values()]
-    return [*parts, *((each.memory, each.plans) for each in families.values())]
+    nested = {id(each): each for plan in plans for each in plan.nested}
+    return [(each.memory, each.plans) for some in (commons, nested, families) for each in some.values()]
 
 
 def readers_of(plans: Sequence[Running]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from nile.execution.live.defining import asked_for
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.running import Running
 from nile.execution.live.shared.keys import key_of, read_live
+from nile.execution.live.shared.subplan import Subplan
 from nile.execution.options import Options
 from nile.sql.plan import Query, Stream, leaves_of
 from nile.summaries.errors import ConfigError, NotYet
@@ -23,8 +24,8 @@ __all__ = ["names_of", "sharers_of"]
 
 
 def sharers_of(live: Live, query: Query, options: Options) -> dict[str, list[str]]:
-    """By what it would share, its plan, or else the topmost join or set operation of it, or the tuples that this reads
-    (`Family`): the standing queries with one that is equal, their names, and how many have none.
+    """By what it would share, its plan, or else the topmost join or set operation of it and what is above that, or the
+    tuples that this reads (`Family`): the standing queries with one that is equal, their names, and how many have none.
 
     If they were asked earlier, this one runs that with them once the states are equal (`Sharing`).  Constraints on
     streams are not compared.
@@ -38,9 +39,10 @@ def sharers_of(live: Live, query: Query, options: Options) -> dict[str, list[str
         try:
             asked = asked_for(query, options, None)
             choice = choose(asked.query, asked.options)
-            wanted, part = key_of(asked.query, choice, streams), None
+            wanted = key_of(asked.query, choice, streams)
+            parts: tuple[Subplan, ...] = ()
             if all(isinstance(leaf, Stream) for leaf in leaves_of(asked.query.plan)):
-                part = Running(live.names, asked.query, choice, streams).subplan
+                parts = Running(live.names, asked.query, choice, streams).subplans
         except (ConfigError, NotYet):  # it cannot stand
             return {}
         found: dict[str, list[Subscription]] = {}
@@ -49,12 +51,14 @@ def sharers_of(live: Live, query: Query, options: Options) -> dict[str, list[str
                 continue
             if one.plan.key[:-1] == wanted:
                 found.setdefault("plan", []).append(one)
-            elif part is not None and type(one) is ExactSubscription and (own := one.plan.subplan) is not None:
-                if own.key == part.key:
-                    found.setdefault(part.what, []).append(one)
-                if own.tuples is not None and own.tuples == part.tuples:
-                    found.setdefault("tuples", []).append(one)
-        return {what: names_of(live, ones) for what, ones in found.items()}
+            elif type(one) is ExactSubscription:
+                for own, part in zip(one.plan.subplans, parts, strict=False):
+                    if own.key == part.key:
+                        found.setdefault(part.what, []).append(one)
+                    if own.tuples is not None and own.tuples == part.tuples:
+                        found.setdefault("tuples", []).append(one)
+        order = ["plan", *(part.what for part in parts), "tuples"]
+        return {what: names_of(live, found[what]) for what in order if what in found}
 
 
 def names_of(live: Live, standing: Sequence[Subscription]) -> list[str]:

@@ -2,7 +2,8 @@
 
 Equal plans share at once where neither has seen anything the other has not.  One that is asked later begins with
 nothing, as it would alone, and runs by itself until what the others had before has left their windows; then it joins.
-The same goes for parts of plans (`nile.execution.live.shared.subplan`), once they have begun.
+The same goes for parts of plans (`nile.execution.live.shared.subplan`), once they have begun: the least one first, then
+those above it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import partial
 from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.live.running import Running
 from nile.execution.live.shared.common import Family, could_share, is_alike, share
+from nile.execution.live.shared.nested import nest, next_level
 from nile.execution.live.subscription import Subscription
 from nile.streams.live import LiveStream
 
@@ -69,14 +71,25 @@ class Sharing:
         for one in due:
             for other in _like(one, known):
                 family = share(other.plan, one.plan)
-                if family is not None and family not in self._families:
+                if family is None:
+                    continue
+                if family not in self._families:
                     self._families.append(family)
-            if not _like(one, known):
+                self._look_above(family)
+            while any(nest(one.plan, other.plan) for other in _nearly(one, known)):
+                pass
+            if not _like(one, known) and not _nearly(one, known):
                 del self._parts[one]
         for family in [each for each in self._families if len(each.seen) < 2]:
             self._families.remove(family)
             for plan in family.plans:
                 plan.run_on(None)
+
+    def _look_above(self, family: Family) -> None:
+        """Plans have come to read other parts, above which they may be equal."""
+        for plan in family.plans:
+            if len(plan.subplans) > 1:
+                self._parts |= {one: _Try() for one in plan.readers}
 
     def _by_part(self) -> dict[object, list[ExactSubscription]]:
         """Those whose plans have parts that others may have, by these, and by the tuples that these read."""
@@ -130,8 +143,8 @@ def _due(waiting: dict[ExactSubscription, _Try]) -> Iterator[ExactSubscription]:
 
 def _keys(plan: Running) -> list[object]:
     """What is equal of plans that could share a part, or what it reads."""
-    part = plan.subplan
-    return [] if part is None else [part.key, *([] if part.tuples is None else [part.tuples])]
+    keys: list[object] = [part.key for part in plan.subplans]
+    return [*keys, *(part.tuples for part in plan.subplans[:1] if part.tuples is not None)]
 
 
 def _like(one: ExactSubscription, known: Mapping[object, Sequence[ExactSubscription]]) -> list[ExactSubscription]:
@@ -147,3 +160,14 @@ def _like(one: ExactSubscription, known: Mapping[object, Sequence[ExactSubscript
         else:
             tuples[id(plan if plan.common is None else plan.common.family)] = other
     return [*parts.values(), *tuples.values()]
+
+
+def _nearly(one: ExactSubscription, known: Mapping[object, Sequence[ExactSubscription]]) -> list[ExactSubscription]:
+    """Who reads the same part as it, and has the next larger one, too: one of each that runs."""
+    found: dict[int, ExactSubscription] = {}
+    for part in one.plan.subplans[1:]:
+        for other in known.get(part.key, ()):
+            plan = other.plan
+            if not other.paused and plan is not one.plan and (level := next_level(plan, one.plan)) is not None:
+                found[id(plan.nested[level - 1] if len(plan.nested) >= level else plan)] = other
+    return list(found.values())

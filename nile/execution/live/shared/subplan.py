@@ -1,12 +1,12 @@
-"""Which part of a standing query's plan others may have, too: its topmost join or set operation, over live streams, or
-without one its lowest GROUP BY or DISTINCT.
+"""Which parts of a standing query's plan others may have, too: its topmost join or set operation, over live streams, or
+without one its lowest GROUP BY or DISTINCT; and each GROUP BY and DISTINCT above it.
 
-Two parts are equal but for the columns that they read of the streams; one with the columns of both serves both.
+Two lowest parts are equal but for the columns that they read of the streams; one with the columns of both serves both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from nile.sql.plan import (
     map_inputs,
 )
 
-__all__ = ["Fields", "Subplan", "fields_of_both", "subplan_of", "with_fields"]
+__all__ = ["Fields", "Subplan", "fields_of_both", "subplans_of", "with_fields"]
 
 
 Fields = Mapping[str, tuple[Field, ...]]
@@ -42,7 +42,8 @@ class Subplan:
     """node: as bound, with the columns that this query reads; made: its algebra; reader: who reads what it makes.
 
     key: equal for those that one may stand for; tuples: equal for joins of two streams that read the same tuples, up to
-    the lengths of their windows, None of other parts; algorithm: of window joins.
+    the lengths of their windows, None of other parts; algorithm: of window joins; over: what it reads, in words, None:
+    it is the lowest.
     """
 
     node: Plan
@@ -51,6 +52,7 @@ class Subplan:
     key: tuple[Any, ...]
     tuples: tuple[Any, ...] | None
     algorithm: str
+    over: str | None = None
 
     @property
     def fields(self) -> Fields:
@@ -59,44 +61,54 @@ class Subplan:
 
     @property
     def what(self) -> str:
-        """What it is, in a word or two."""
+        """What it is, in a few words."""
         node = self.node
         told = {Outer: "outer join", Group: "GROUP BY", Distinct: "DISTINCT"}
-        return node.kind if isinstance(node, SetOperation) else told.get(type(node), "join")
+        what = node.kind if isinstance(node, SetOperation) else told.get(type(node), "join")
+        return what if self.over is None else f"{what} over the {self.over}"
 
 
-def subplan_of(
+def subplans_of(
     below: Plan, path: Path, made: Mapping[Path, algebra.Plan], pipeline: Pipeline, choice: Choice, read: object
-) -> Subplan | None:
-    """The part of a plan whose top is at `path`; None: nothing that others may have.
+) -> tuple[Subplan, ...]:
+    """The parts of a plan whose top is at `path`, each within the next: those that others may have, if any.
 
     made: the algebra of each path; read: which streams, for the key.  A part whose rows leave by probing time, or that
     reads what is stored, is not shared.
     """
-    node, at, lowest = below, path, (below, path)
-    while len(inputs_of(node)) == 1:
-        lowest = (node, at) if isinstance(node, Group | Distinct) else lowest
-        node, at = inputs_of(node)[0], (*at, 0)
-    if not isinstance(node, Join | Outer | SetOperation):
-        node, at = lowest
-    if (
-        choice.scheduling != "nta"
-        or not isinstance(node, Join | Outer | SetOperation | Group | Distinct)
-        or at not in made
-    ):
-        return None
-    if not all(isinstance(leaf, Stream) and leaf.where is None and leaf.fields for leaf in leaves_of(node)):
-        return None
-    if (reader := pipeline.reader_of(made[at])) is None:
-        return None
-    algorithm = choice.algorithm or "chain"
+    chain = [(below, path)]
+    while len(inputs_of(chain[-1][0])) == 1:
+        node, at = chain[-1]
+        chain.append((inputs_of(node)[0], (*at, 0)))
+    parts: list[tuple[Plan, Path]] = [(node, at) for node, at in chain[::-1] if isinstance(node, Group | Distinct)]
+    if isinstance(chain[-1][0], Join | Outer | SetOperation):
+        parts.insert(0, chain[-1])
+    leaves = leaves_of(below)
+    if choice.scheduling != "nta" or not all(isinstance(leaf, Stream) and leaf.where is None for leaf in leaves):
+        return ()
+    if not all(leaf.fields for leaf in leaves):
+        return ()
+    found: list[Subplan] = []
+    for node, at in parts:
+        reader = pipeline.reader_of(made[at]) if at in made else None
+        if reader is None:
+            break
+        found.append(_subplan(node, made[at], reader, choice.algorithm or "chain", read, found))
+    return tuple(found)
+
+
+def _subplan(
+    node: Plan, made: algebra.Plan, reader: Reader, algorithm: str, read: object, below: Sequence[Subplan]
+) -> Subplan:
+    """A part over those `below` it."""
+    over = below[-1].what if below else None
     if isinstance(node, Group | Distinct):  # which tell what goes, whoever asks
         reader = replace(reader, go=True)
     if not _is_wide(node):
-        return Subplan(node, made[at], reader, (repr(node), algorithm, reader, read), None, algorithm)
+        return Subplan(node, made, reader, (repr(node), algorithm, reader, read), None, algorithm, over)
     bare = with_fields(node, {leaf.alias: () for leaf in leaves_of(node)})
     tuples = (repr(_without_windows(bare)), read)
-    return Subplan(node, made[at], reader, (repr(bare), algorithm, reader, read), tuples, algorithm)
+    return Subplan(node, made, reader, (repr(bare), algorithm, reader, read), tuples, algorithm)
 
 
 def with_fields(node: Plan, fields: Fields) -> Plan:
