@@ -37,7 +37,8 @@ class HeavyKeys:
     """Keys that share their hash with no other, ascending by hash.
 
     hashes: uint64 [h]; begins, counts: uint32 [h], where the tuples of each begin in the index's list of rows, and how
-    many there are; rest: any other hash has at most so many; read_keys: gives the keys, Arrow [h].
+    many there are; rest: any other hash has at most so many; read_keys: gives the keys, Arrow [h]; compare: what `same`
+    does where the keys lie in a file, None: it compares what `read_keys` gives.
     """
 
     hashes: Array
@@ -45,6 +46,7 @@ class HeavyKeys:
     counts: Array
     rest: int
     read_keys: Callable[[], pa.Array]
+    compare: Callable[[Array, Keys, Array], Array] | None = None
 
     @cached_property
     def tuples(self) -> int:
@@ -62,6 +64,8 @@ class HeavyKeys:
 
     def same(self, places: Array, keys: Keys, which: Array) -> Array:
         """Whether each place (int64 [n]) has the key which[i] (int64 [n]) of keys of its type: bool [n], by value."""
+        if self.compare is not None:
+            return self.compare(places, keys, which)
         return self.keys.same(places, keys, which)
 
 

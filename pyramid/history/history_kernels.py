@@ -16,6 +16,7 @@ __all__ = [
     "entries_rise",
     "find",
     "find_paged",
+    "heavy_rise",
     "rows_by_key",
     "rows_within",
 ]
@@ -105,6 +106,20 @@ def entries_rise(words: Array, halves: Array, at: Array, pages: Array, a_page: i
         if halves[starts + m] > keyed:
             return False
     return True
+
+
+@kernel
+def heavy_rise(hashes: Array, begins: Array, counts: Array, keyed: int) -> bool:
+    """Whether a list of heavy keys is one: hashes (uint64 [h]) that rise strictly, and runs of at least one of `keyed`
+    places, counts (uint32 [h]) from begins (uint32 [h]) on, each after the one before."""
+    after = np.int64(0)
+    wrong = 0
+    for i in range(hashes.shape[0]):
+        wrong += (counts[i] < 1) | (np.int64(begins[i]) < after)
+        if i:
+            wrong += hashes[i] <= hashes[i - 1]
+        after = np.int64(begins[i]) + np.int64(counts[i])
+    return bool(wrong == 0 and after <= keyed)
 
 
 @kernel

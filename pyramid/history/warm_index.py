@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,12 +125,10 @@ class WarmIndex(KeyIndex):
             n = self._listed
             data = self._pages.numbers(self._heavy_page, "<u4", 4 * n)
             hashes, begins, counts = data[: 2 * n].view("<u8"), data[2 * n : 3 * n], data[3 * n :]
-            ends = begins.astype(np.int64) + counts
-            if (hashes[1:] <= hashes[:-1]).any() or (begins[1:] < ends[:-1]).any() or int(ends[-1]) > self.keyed:
-                self._pages.corrupt("heavy keys", "hashes and places that rise", "others")
-            if int(counts.min()) < 1:
-                self._pages.corrupt("heavy keys", "a tuple or more of each", "none of one")
-            self._heavy = HeavyKeys(hashes, begins, counts, self._rest, self._heavy_values)
+            if not history_kernels.heavy_rise(hashes, begins, counts, self.keyed):
+                self._pages.corrupt("heavy keys", "hashes and places that rise, a tuple or more of each", "others")
+            compare = self._same_heavy if is_text(self._schema.field(0).type) else None
+            self._heavy = HeavyKeys(hashes, begins, counts, self._rest, self._heavy_values, compare)
         return self._heavy
 
     @property
@@ -283,10 +282,33 @@ class WarmIndex(KeyIndex):
             return super().same(entries, keys, which)
         pages = entries // ENTRIES
         self._pages.check(self._values[pages[np.flatnonzero(np.diff(pages, prepend=-1))]])
+        return self._same_text(self._values_extent, ENTRIES, self.keys, entries, keys.text, which)
+
+    @cached_property
+    def _values_extent(self) -> tuple[Array, Array]:
+        return self._pages.extent(self._values)
+
+    @cached_property
+    def _heavy_extent(self) -> tuple[Array, Array]:
+        return self._pages.extent(np.array([self._heavy_page + 1]))
+
+    def _same_heavy(self, places: Array, keys: Keys, which: Array) -> Array:
+        """`same` of the list of heavy keys, whose text is one page."""
+        assert keys.text is not None  # of one type with the list's
+        self._pages.check_one(self._heavy_page + 1)
+        return self._same_text(self._heavy_extent, self._listed, self._listed, places, keys.text, which)
+
+    def _same_text(
+        self, extent: tuple[Array, Array], a_page: int, keys: int, entries: Array, text: tuple[Array, Array],
+        which: Array,
+    ) -> Array:  # fmt: skip
+        """Whether entries of checked pages, `a_page` of `keys` a page, are the texts which[i]: bool [n].
+
+        extent: where the pages begin, and how long they are.
+        """
         out = np.empty(entries.shape[0], np.bool_)
-        at, size = self._pages.extent(self._values)
         if not key_kernels.same_paged_text(
-            self._halves, self._bytes, at, size, ENTRIES, self.keys, entries, *keys.text, which, out
+            self._halves, self._bytes, *extent, a_page, keys, entries, *text, which, out
         ):
             self._pages.corrupt("values", "keys inside their page", "one beyond it")
         return out

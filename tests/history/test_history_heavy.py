@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from pathlib import Path
@@ -16,10 +17,11 @@ from nile.operators.history import kernels
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import Pairs
 from nile.pyramid.disk.directory import StoreDirectory
-from nile.pyramid.history import heavy
+from nile.pyramid.history import heavy, history_kernels, warm_index
 from nile.pyramid.history.heavy import Heaviest, HeavyKeys
 from nile.pyramid.history.key_pages import Keys
 from nile.summaries.errors import StoreCorrupt
+from nile.summaries.hashing import hash_keys
 
 Array = np.ndarray[Any, Any]
 
@@ -106,6 +108,35 @@ def test_the_cells_of_listed_keys_are_those_of_its_twin(seed: int) -> None:
     assert told.tolist() == [len(at), len(cells), sum(rows[i] for i in others), other_cells]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_whether_a_list_rises_is_told_as_by_its_twin(seed: int) -> None:
+    source = random.Random(seed)
+    n = source.choice((1, 2, 30))
+    hashes = sorted({source.getrandbits(64) for _ in range(n)})
+    n = len(hashes)
+    begins, counts, after = [], [], 0
+    for _ in range(n):
+        begins.append(after + source.choice((0, 0, 7)))
+        counts.append(source.randrange(1, 9))
+        after = begins[-1] + counts[-1]
+    at, keyed = source.randrange(n), after
+    match source.choice(("right", "hash", "begin", "count", "end")):
+        case "hash" if at:
+            hashes[at] = hashes[at - 1] - source.randrange(2)
+        case "begin" if at:
+            begins[at] = begins[at - 1] + counts[at - 1] - 1
+        case "count":
+            counts[at] = 0
+        case "end":
+            keyed -= 1
+    rise = all(a < b for a, b in itertools.pairwise(hashes))
+    apart = all(b + c <= d for b, c, d in zip(begins, counts, [*begins[1:], keyed], strict=True))
+    told = history_kernels.heavy_rise(
+        np.array(hashes, np.uint64), np.array(begins, np.uint32), np.array(counts, np.uint32), keyed
+    )
+    assert told == (rise and apart and min(counts) > 0)
+
+
 def kept(directory: StoreDirectory, keys: list[Any], name: str, segment: int = 256) -> Any:
     made = history(keys, name, segment=segment, directory=directory, memory=1)
     made.settle()
@@ -152,6 +183,19 @@ def test_most_pairs_are_found_before_a_digest_is_read(tmp_path: Path, monkeypatc
         assert not index.summary_at_hand
         assert join.figures.listed > 20
         assert join.figures.cells == 1  # of the rows in memory, which have no list
+
+
+def test_listed_text_is_compared_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_index, "unpacked_text", lambda *_, **__: pytest.fail("a list was unpacked"))
+    keys = [f"k{k}" for k in range(128)]
+    with StoreDirectory.open(tmp_path) as directory:
+        index = kept(directory, [key for key in keys for _ in range(32)], "r", segment=4_096).indices("key")[0]
+        of_hash = dict(zip(hash_keys(pa.array(keys)).tolist(), keys, strict=True))
+        mine = [of_hash[each] for each in index.heavy.hashes.tolist()]
+        asked = Keys(pa.array([each for key in mine for each in (key, key + "x", key[:-1])]))
+        places, which = np.repeat(np.arange(len(mine)), 3), np.arange(3 * len(mine))
+        assert len(mine) > 9
+        assert index.heavy.same(places, asked, which).tolist() == [True, False, False] * len(mine)
 
 
 @pytest.mark.parametrize(
