@@ -1,7 +1,7 @@
 """The heaviest keys of a key index: a small directory of those that most matches are with.
 
 A digest takes two bytes per key and tells about how many tuples each has; a directory takes 12 and the key.  This list
-takes two bytes per key and its key's own for one in eight, and tells without them how many tuples those have, where,
+takes a byte per key and its key's own for one in sixteen, and tells without them how many tuples those have, where,
 and a certain bound for all others.  So a query that wants the most matches first needs little else.
 Source: promising tuples, section 3.2 (several granularities of one cell).
 """
@@ -22,7 +22,7 @@ __all__ = ["Heaviest", "HeavyKeys"]
 
 Array = np.ndarray[Any, Any]
 
-SHARE = 8
+SHARE = 16
 """One distinct key of so many is listed."""
 LEAST = 64
 """Of fewer distinct keys none is."""

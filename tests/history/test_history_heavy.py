@@ -57,7 +57,7 @@ def test_the_list_is_that_of_all_keys_however_they_come(seed: int, monkeypatch: 
     )
     made = listed(hashes, counts, keys, cuts)
     order = sorted(may, key=lambda each: (-whole[each], each))
-    chosen = sorted(order[: min(most, len(distinct) // 8)])
+    chosen = sorted(order[: min(most, len(distinct) // heavy.SHARE)])
     if len(distinct) < least or not chosen:
         assert made is None
         return
@@ -187,9 +187,9 @@ def test_most_pairs_are_found_before_a_digest_is_read(tmp_path: Path, monkeypatc
 
 def test_listed_text_is_compared_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_index, "unpacked_text", lambda *_, **__: pytest.fail("a list was unpacked"))
-    keys = [f"k{k}" for k in range(128)]
+    keys = [f"k{k}" for k in range(256)]
     with StoreDirectory.open(tmp_path) as directory:
-        index = kept(directory, [key for key in keys for _ in range(32)], "r", segment=4_096).indices("key")[0]
+        index = kept(directory, [key for key in keys for _ in range(16)], "r", segment=4_096).indices("key")[0]
         of_hash = dict(zip(hash_keys(pa.array(keys)).tolist(), keys, strict=True))
         mine = [of_hash[each] for each in index.heavy.hashes.tolist()]
         asked = Keys(pa.array([each for key in mine for each in (key, key + "x", key[:-1])]))
