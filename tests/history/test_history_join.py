@@ -291,6 +291,15 @@ def test_the_kernels_are_their_python() -> None:
     which, places = np.empty(len(spread), np.int64), np.empty(len(spread), np.int64)
     assert kernels.expand(begin, end, which, places) == len(spread)
     assert list(zip(which.tolist(), places.tolist(), strict=True)) == spread
+    zone, key = rng.integers(0, 9, 4), rng.integers(0, 9, 4)
+    told = [
+        (int(rows[i]), int(key[r]), int(zone[r]), int(begin[r]), int(end[r]) - 1)
+        for r, (a, b) in enumerate(zip(row_begin, row_end, strict=True))
+        for i in range(a, b)
+    ]
+    columns = [np.empty(len(told), np.int64) for _ in range(5)]
+    kernels.records(row_begin, row_end, rows, zone, key, begin, end, *columns)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == told
     out, twin = np.empty(50, np.int64), np.empty(50, np.int64)
     kernels.permuted(7, 100, 4, np.uint64(9), out)
     twin[:] = [_permuted(7 + i, 100, 4, 9) for i in range(50)]

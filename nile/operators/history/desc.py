@@ -94,10 +94,12 @@ class DescendingJoin(HistoryJoin):
         parts = []
         heavy = [s for s, segment in enumerate(self._segments) if segment.heavy_first]
         other = [s for s, segment in enumerate(self._segments) if not segment.heavy_first]
+        asked = bounds_of([self._segments[s] for s in other], [keys.hashes] * len(other))
+        if all(self._segments[s].index.summary_at_hand for s in other):
+            asked = iter(list(asked))  # nothing is waited for, while lists are read
         for s, listed in zip(heavy, listed_of([self._segments[s] for s in heavy], keys), strict=True):
             parts += [self._listed(s, listed), self._unasked(s, listed)]
             yield None
-        asked = bounds_of([self._segments[s] for s in other], [keys.hashes] * len(other))
         for s, (estimate, upper) in zip(other, asked, strict=True):
             at = np.flatnonzero(upper)
             parts.append(self._cells(keys, s, at, estimate[at], upper[at]))

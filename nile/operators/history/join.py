@@ -181,16 +181,13 @@ class HistoryJoin(ABC):
         for low, high, row_begin, row_end in _pieces(keys.rows[found.key], keys.starts[found.key]):
             part, zone = found.chosen(slice(low, high)), firsts[segment[low:high]]
             size = int((row_end - row_begin).sum())
-            which, places = np.empty(size, np.int64), np.empty(size, np.int64)
-            kernels.expand(row_begin, row_end, which, places)
+            key, ordinal, zones, first, last = (np.empty(size, np.int64) for _ in range(5))
+            kernels.records(
+                row_begin, row_end, keys.ordinals, zone, part.key, part.begin, part.end, ordinal, key, zones, first,
+                last,
+            )  # fmt: skip
             self.figures.outputs += size
-            yield Ranges(
-                keys.ordinals[places],
-                keys.values.take(pa.array(part.key[which])),
-                zone[which],
-                part.begin[which],
-                part.end[which] - 1,
-            )
+            yield Ranges(ordinal, keys.values.take(pa.array(key)), zones, first, last)
 
     def _pairs(self, keys: ProbeKeys, segment: Array, found: Matches) -> Iterator[Pairs]:
         length = found.end - found.begin

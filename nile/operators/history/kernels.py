@@ -10,7 +10,7 @@ from nile.summaries.kernels import U8, kernel, part
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["DIGITS", "cross", "expand", "listed_cells", "permuted", "sum_by_group"]
+__all__ = ["DIGITS", "cross", "expand", "listed_cells", "permuted", "records", "sum_by_group"]
 
 DIGITS = 68
 """Digits of 32 bits that hold any sum of doubles: 2,098 bits of a double's range and room for carries."""
@@ -51,6 +51,27 @@ def expand(begins: Array, ends: Array, which: Array, places: Array) -> int:
             places[at] = i
             at += 1
     return at
+
+
+@kernel
+def records(
+    row_begins: Array, row_ends: Array, rows: Array, zones: Array, keys: Array, begins: Array, ends: Array,
+    row: Array, key: Array, zone: Array, first: Array, last: Array,
+) -> None:  # fmt: skip
+    """A record for each of rows[row_begins[r]:row_ends[r]] and run r, one run after another.
+
+    zones, keys, begins, ends: of each run.  row, key, zone, first, last: of each record; last: the end less one.  All
+    int64; the records have room.
+    """
+    at = 0
+    for r in range(row_begins.shape[0]):
+        for i in range(row_begins[r], row_ends[r]):
+            row[at] = rows[i]
+            key[at] = keys[r]
+            zone[at] = zones[r]
+            first[at] = begins[r]
+            last[at] = ends[r] - 1
+            at += 1
 
 
 @kernel
