@@ -305,7 +305,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
     def _takers(self) -> list[tuple[pa.DataType, Callable[[Array], pa.Array]]]:
         """Of the key, and of the times of both: the type, and what takes them."""
         times = [pa.array(one.ts).view(pa.timestamp("ns")) for one in self.streams]
-        return [(column.type, taker(column)) for column in (self.joined.left_keys, *times)]
+        return [(self.joined.key_type, taker(self.joined.left_keys)), *((each.type, taker(each)) for each in times)]
 
     def _told_as(self, found: Iterator[Outputs]) -> Iterator[pa.RecordBatch]:
         """As of every join."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from nile.answers.join_outputs import JoinOutputs, best_of
 from nile.answers.tabular import Members
+from nile.base.contiguous import taker
 from nile.base.weakly import weakly
 from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
@@ -245,7 +246,7 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         at = [places[:, k] for k in range(len(self.streams))]
         ordinals = [pa.array(one.places(own)) for one, own in zip(self.streams, at, strict=True)]
         times = [pa.array(one.ts[own]).view(time) for one, own in zip(self.streams, at, strict=True)]
-        keys = self.joined.left_keys.take(pa.array(at[0]))
+        keys = taker(self.joined.left_keys)(at[0])
         return pa.RecordBatch.from_arrays([*ordinals, keys, *times, pa.array(part.weight)], schema=self._row_schema)
 
     def _ranges(self, part: Combinations) -> pa.RecordBatch:

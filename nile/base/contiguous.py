@@ -60,8 +60,13 @@ def _run(chunks: list[Any]) -> Any:
 
 
 def taker(column: Any) -> Callable[[Any], Any]:
-    """What takes some of the rows of an Arrow array: of at, int64 [m], each below its length.  O(m)."""
+    """What takes some of the rows of an Arrow array: of at, int64 [m], each below its length.  O(m).
+
+    Of a dictionary it takes values.
+    """
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        return lambda at: column.dictionary.take(column.indices.take(pa.array(at)))
     # Of eight bytes each numpy takes a third faster.
     if not len(column) or column.null_count or not _of_words(kind):
         return lambda at: column.take(pa.array(at))

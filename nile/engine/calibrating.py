@@ -22,8 +22,9 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
 from nile.exact.join.shared import in_all
 from nile.operators.inputs.joining import Joinable, load_stream
+from nile.operators.strategies.admitted import Admission, Kinds, best_keys
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
-from nile.operators.strategies.forecast import Admission, Work, best_keys, sampled_keys
+from nile.operators.strategies.forecast import Work, sampled_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES, Curve, Prices, along
 from nile.operators.strategies.telling import by_stratum, told
@@ -185,6 +186,7 @@ def _passes(db: Database, begin: float) -> dict[str, float]:
         "table": max(trials.LEAST, (table - begin) / tuples),
         "read": max(trials.LEAST, (reading - table) / tuples),
         "seen": looking / look.looked,
+        "slot": cpu_of(lambda: Kinds(look, 0)) / (tuples + (1 << look.finest)),
         "weigh": max(trials.LEAST, (cpu_of(weighing) - looking) / look.slots),
         "look": few,
         "copy": (copied := max(trials.LEAST, (most - few) / 0.5)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,18 @@ import pytest
 
 from nile.experiments.benchmarks.truth.family import made
 from nile.operators.strategies.looking import Look
-from nile.operators.strategies.strategy_kernels import admit, near_by_key, times_met, weigh_outliers
+from nile.operators.strategies.strategy_kernels import (
+    BINS,
+    admit,
+    admit_values,
+    kinds_of,
+    near_by_key,
+    slot_counts,
+    take_kinds,
+    times_met,
+    value_counts,
+    weigh_outliers,
+)
 from nile.summaries.hash_kernels import mix
 
 Array = np.ndarray[Any, Any]
@@ -20,12 +32,80 @@ Array = np.ndarray[Any, Any]
 def test_keys_are_counted_in_both_streams() -> None:
     rng = np.random.default_rng(1)
     for sizes in ((0, 0), (0, 7), (9, 0), (500, 300)):
-        left, right = (np.sort(rng.integers(-40, 40, size)) for size in sizes)
-        numbers, times = np.empty(sum(sizes), np.int64), np.empty((2, sum(sizes)), np.int64)
+        keys = [np.sort(rng.integers(0, 80, size)) for size in sizes]
+        left, right = (
+            each.astype(np.uint64) << np.uint64(16) | np.arange(each.shape[0], dtype=np.uint64) for each in keys
+        )
+        numbers, times = np.empty(sum(sizes), np.uint64), np.empty((2, sum(sizes)), np.int64)
         met = times_met(left, right, numbers, times)
-        one, other = Counter(left.tolist()), Counter(right.tolist())
-        assert numbers[:met].tolist() == sorted({*one, *other})
-        assert times[:, :met].T.tolist() == [[one[key], other[key]] for key in sorted({*one, *other})]
+        one, other = (Counter(each.tolist()) for each in keys)
+        found = [int(number) >> 16 for number in numbers[:met]]
+        assert found == sorted({*one, *other})
+        assert times[:, :met].T.tolist() == [[one[key], other[key]] for key in found]
+        for number, key in zip(numbers[:met], found, strict=True):  # the place of one of its tuples
+            assert keys[0 if one[key] else 1][int(number) & 0xFFFF] == key
+
+
+def _slots(words: Array, seed: int, bits: int) -> list[int]:
+    return [int(mix(int(word), np.uint64(seed))) >> 64 - bits for word in words]
+
+
+@pytest.mark.parametrize("block", [7, 1024])
+def test_tuples_and_values_are_counted_by_slot(block: int) -> None:
+    rng = np.random.default_rng(7)
+    words, at = rng.integers(-(1 << 60), 1 << 60, 300), rng.integers(0, 300, 5_000).astype(np.int32)
+    often = np.zeros(300, np.int32)
+    value_counts(at, often)
+    assert often.tolist() == np.bincount(at, minlength=300).tolist()
+    for given, times, of_each in ((words, often, often), (words[at], np.zeros(0, np.int32), np.ones(5_000, np.int32))):
+        counts = np.zeros(64, np.int32)
+        slot_counts(given, times, 5, 58, np.empty(block, np.uint64), counts)
+        assert counts.tolist() == np.bincount(_slots(given, 5, 6), of_each, 64).tolist()
+
+
+def test_slots_that_are_alike_are_of_one_kind_and_taken_in_the_order_of_kinds() -> None:
+    rng = np.random.default_rng(8)
+    seen = rng.zipf(1.5, (2, 4_000)).clip(0, 1 << 20).astype(np.int32) - 1
+    kinds, number, tuples = np.zeros(4_000, np.uint16), np.zeros(BINS**2, np.int64), np.zeros((2, BINS**2), np.int64)
+    kinds_of(seen, kinds, number, tuples)
+    assert number.tolist() == np.bincount(kinds, minlength=BINS**2).tolist()
+    for side in (0, 1):
+        assert tuples[side].tolist() == np.bincount(kinds, seen[side], BINS**2).tolist()
+    few = (seen < 32).all(axis=0)
+    assert (kinds[few] == seen[0, few] * BINS + seen[1, few]).all()
+    for kind in np.flatnonzero(number):
+        alike = seen[:, kinds == kind]
+        assert (alike.max(axis=1) <= 1.25 * alike.min(axis=1) + 1).all()
+    order = rng.permutation(np.flatnonzero(number))[:-3]
+    rank = np.full(BINS**2, -1, np.int32)
+    rank[order] = np.arange(order.shape[0])
+    all_ = [s for kind in order for s in np.flatnonzero(kinds == kind)]
+    ends = np.cumsum(number[order])
+    cuts = [0, 1, 5, int(ends[2]), int(ends[2]) + 1, len(all_) // 2, len(all_)]
+    for begin, end in pairwise(cuts):
+        places = [np.searchsorted(ends, cut, side="right") for cut in (begin, end)]
+        at = [np.array([k, cut - (ends[k - 1] if k else 0)]) for k, cut in zip(places, (begin, end), strict=True)]
+        stratum = np.zeros(4_000, np.uint8)
+        take_kinds(kinds, rank, *at, stratum)
+        assert np.flatnonzero(stratum).tolist() == sorted(int(s) for s in all_[begin:end])
+
+
+@pytest.mark.parametrize("thinned", [False, True])
+def test_who_comes_in_of_a_dictionary_is_told_by_its_values(thinned: bool) -> None:
+    rng = np.random.default_rng(9)
+    n, tossing = 900, 5
+    at, into, which = rng.integers(0, 40, n).astype(np.int32), rng.random(40) < 0.6, rng.integers(0, 3, 40)
+    coin = np.array([1 << 31, 1 << 30 if thinned else 1 << 31, 1 << 31], np.uint64)
+    place, time, came = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.uint8)
+    ts = np.arange(n) * 10
+    m = admit_values(at, ts, into, which.astype(np.uint8), coin, tossing, place, time, came)
+    expected = [
+        (i, i * 10, int(which[at[i]]))
+        for i in range(n)
+        if into[at[i]] and int(mix(i, np.uint64(tossing))) & 0x7FFFFFFF < coin[which[at[i]]]
+    ]
+    assert list(zip(*(each[:m].tolist() for each in (place, time, came)), strict=True)) == expected
+    assert 0 < m < n
 
 
 def test_pairs_of_one_key_are_counted_and_those_within_the_window() -> None:

@@ -219,10 +219,11 @@ class KeyedStreams:
 
     @cached_property
     def left_keys(self) -> pa.Array:
-        """The keys of the first stream, of the type that all have in common: [n]."""
+        """The keys of the first stream, of the type that all have in common, or a dictionary of it: [n]."""
         key = self.streams[0].key
         whole = key.chunk(0) if key.num_chunks == 1 else pa.concat_arrays(key.chunks or [pa.nulls(0, key.type)])
-        return whole if whole.type == self.key_type else whole.cast(self.key_type)
+        kind = whole.type.value_type if pa.types.is_dictionary(whole.type) else whole.type
+        return whole if kind == self.key_type else whole.cast(self.key_type)
 
 
 class Joinable(KeyedStreams):

@@ -105,7 +105,10 @@ class KeyPairs(KeyLists):
         self._joined: tuple[Array, Array] = roomy(left, np.int32), roomy(left, np.int32)
         self.by_key = np.empty(self._rows.shape[0], np.int64)
         self.pairs: int = kernels.pairs_by_key(self._rows, *self._times, self._window, *self._joined, self.by_key)
-        self._texts = keys if keys.type in (pa.string(), pa.binary()) else None
+        coded = pa.types.is_dictionary(keys.type)
+        self._of: Any = keys.indices if coded else None
+        of, told = keys.dictionary if coded else keys, not (coded and keys.null_count)
+        self._texts = of if told and of.type in (pa.string(), pa.binary()) else None
 
     @cached_property
     def _order(self) -> Array:
@@ -149,7 +152,7 @@ class KeyPairs(KeyLists):
         """
         progress = np.zeros(2, np.int64), np.array([phase, np.ceil(phase)])
         of = self._rows, self.by_key, which, rate, stands, *self._joined
-        places = None if self._texts is None else np.arange(len(self._texts))
+        places = None if self._texts is None else self._places()
         for part in self._batches(
             1 << 62, self._rows.shape[0], kernels.draw_keys, of, progress, weighed=True, values=places
         ):  # fmt: skip
@@ -174,8 +177,16 @@ class KeyPairs(KeyLists):
             return None
         first, last = np.searchsorted(self._ends, (begin, end - 1), side="right")
         often = np.diff(np.minimum(self._ends[first : last + 1], end), prepend=begin)
-        places = self._listed[0][self._rows[self._order[first : last + 1], 2]].astype(np.int64)
-        return self._repeated(places, often, end - begin)
+        first_of = self._listed[0][self._rows[self._order[first : last + 1], 2]]
+        return self._repeated(self._places(first_of), often, end - begin)
+
+    def _places(self, tuples: Array | None = None) -> Array:
+        """Where the texts of left tuples lie (None: of all): int64 [m]."""
+        if self._of is None:
+            return np.arange(len(self._keys)) if tuples is None else tuples.astype(np.int64)
+        places: Array = self._of.to_numpy()
+        some: Array = places if tuples is None else places[tuples]
+        return some.astype(np.int64)
 
     def _repeated(self, places: Array, often: Array, whole: int) -> Any:
         """Texts by their places, each so often, `whole` in all, if they are not too long: an Arrow array, or None."""

@@ -23,6 +23,8 @@ USUAL = 8.0
 """Matches of a tuple, where nothing was looked at."""
 _PARTS, _CLEARLY = ("counts", "keys", "prefix"), 1.1
 """Strategies that may look less far back than the window, and by how much what they find has to be worth more then."""
+_SOME, _MUCH = 0.02, 1 / 3
+"""Of the exact cost beside a pass what a part takes at the least, and of all what a pass takes that leaves no part."""
 _MOST_PACE, _TOLD, _SAFE = 5.0, 5e6, 0.92
 """How far a clock may move the table's prices, after how many ns, and what of the rest may be planned."""
 
@@ -96,10 +98,29 @@ class Choice:
         """ns that may be spent, reading included."""
         budget = self.plan.budget
         if budget.fraction is not None:
-            return WHOLE if self.plan.is_exact else self.prices.start + budget.fraction * self.exact_cost
+            if self.plan.is_exact:
+                return WHOLE
+            granted = self.prices.start + budget.fraction * self.exact_cost
+            return granted if self._takes_all else max(granted, self._floor)
         if budget.outputs is not None:
             return WHOLE
         return budget.nanoseconds(self._tuples)
+
+    @cached_property
+    def _floor(self) -> float:
+        """ns of a fraction that are spent at the least: those of a pass, and enough to find some after it; 0 where what
+        is granted beside every fraction pays for that."""
+        least = self._least
+        if self.plan.preference == "desc":  # whose first part needs no pass over the rest
+            least = self.work.reading + self.work.looking
+        floor = least + _SOME * max(0.0, self.exact_cost - least)
+        return floor if floor > self.prices.start else 0.0
+
+    @property
+    def _takes_all(self) -> bool:
+        """Whether a pass costs so much of the whole answer that this is given whatever the fraction: were it given for
+        small ones alone, more budget would find less."""
+        return self._floor > _MUCH * self.exact_cost
 
     @property
     def is_named(self) -> bool:
@@ -129,19 +150,23 @@ class Choice:
     def candidates(self) -> list[Forecast]:
         """Every contestant's forecast: under a fade factor that of the reach by which it finds most."""
         first, *younger = reaches(self.plan, span_of(self._joined))
-        given = self.plan.preference, self.plan.outlier_cap, min(self.planned, 1e18)
-        best = {each.strategy: replace(each, within=first.window) for each in forecasts(self.look, self.work, *given)}
+        found = self._forecasts(self.look, self.planned)
+        best = {each.strategy: replace(each, within=first.window) for each in found}
         if self.clock is not None and self.plan.preference != "asc":  # the look is behind, whatever comes
             best["exact"] = replace(best["exact"], cost=best["exact"].cost + self.work.looking)
         for reach in younger:
             look = self.look.within(reach.window)
             scale = look.pairs * reach.worth / max(1e-30, self.look.pairs * first.worth)
-            for each in forecasts(look, Work(look, self.prices, self._besides), *given):
+            for each in self._forecasts(look, self.planned):
                 quality = min(1.0, each.quality * scale)
                 if each.strategy in _PARTS and quality > _CLEARLY * best[each.strategy].quality:
                     why = reach.why + each.why
                     best[each.strategy] = replace(each, quality=quality, why=why, within=reach.window)
         return list(best.values())
+
+    def _forecasts(self, look: Look, grant: float) -> list[Forecast]:
+        work = self.work if look is self.look else Work(look, self.prices, self._besides)
+        return forecasts(look, work, self.plan.preference, self.plan.outlier_cap, min(grant, 1e18))
 
     @cached_property
     def near(self) -> Look:
@@ -179,7 +204,10 @@ class Choice:
             return self.plan.strategy
         if self.is_named:  # the exact join tells outliers from other pairs only by counting
             return "exact" if self.plan.is_exact and self.plan.preference != "asc" else "counts"
-        chosen = choose(self.candidates, self.planned, 0.0 if self.clock is not None else self.prices.start)
+        if self.plan.budget.fraction is not None and self._takes_all:
+            return "exact"
+        beside = 0.0 if self.clock is not None else self.prices.start
+        chosen = choose(self.candidates, self.planned, beside, lambda grant: self._forecasts(self.look, grant))
         if self.clock is not None and chosen.cost > self.planned:
             least = self._least + self.grant - self.planned
             raise too_little(least, self._tuples, self.plan.budget, "" if self._asking else INSTEAD)
@@ -193,14 +221,23 @@ class Choice:
     @property
     def _least(self) -> float:
         """ns of a pass over the input in which anything may be found."""
-        return self.work.reading + self.work.looking + self.work.hashing + self.work.passing
+        weighted = self.plan.preference == "weighted"
+        passing = self.work.passing + weighted * (self.work.tossing + self.prices.solve)
+        return self.work.reading + self.work.looking + self.work.hashing + passing
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know of the way that ran: that the budget did not pay for a pass over the input."""
         fraction = self.plan.budget.fraction
-        if self.plan.strategy != "auto" or self.is_named or fraction is None or self.way != "exact":
+        if self.plan.strategy != "auto" or self.is_named or fraction is None:
             return ()
+        if self.way != "exact":
+            if self._floor <= self.prices.start + fraction * self.exact_cost:
+                return ()
+            return (
+                f"budget: needed {self._floor / self.exact_cost:.2g} of the exact answer's CPU for a pass over the "
+                f"input and what it finds at the least; got {fraction:g}; as much was spent; allow more",
+            )
         exact = next(each for each in self.candidates if each.strategy == "exact")
         if exact.cost <= self.grant + self.prices.start:
             return ()

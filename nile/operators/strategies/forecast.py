@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nile.operators.inputs.joining import Loaded
+from nile.operators.strategies.admitted import Admission, best_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import Prices
 from nile.preferences.strata import Strata, best_strata, sizes_of
@@ -16,10 +17,8 @@ from nile.summaries.key_types import is_hashed
 
 __all__ = [
     "SPARE",
-    "Admission",
     "Forecast",
     "Work",
-    "best_keys",
     "choose",
     "first_part",
     "forecasts",
@@ -44,21 +43,11 @@ _ALIKE = 1.15
 """Times by which what two ways find for each ns may differ in forecasts and be the same in truth."""
 _ALL = 0.995
 """Of what there is, from which on a part is taken for the whole at less cost."""
+_FINER, _SHARED = 0.4, 0.2
+"""Of what is left for keys, what counting all tuples by slot may take: as much more is found of keys chosen by that;
+and where rare keys share slots."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Which keys come in, by slot, and which of their tuples.  stratum: uint8 [slots]; level, left, right: float64
-    [strata], rates of keys and of the tuples of either stream; cost: ns expected; pairs: expected among them."""
-
-    stratum: Array
-    level: Array
-    left: Array
-    right: Array
-    cost: float
-    pairs: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +76,9 @@ class Work:
     """What the steps of a run over two streams cost in all, ns, at given prices.
 
     keys: distinct ones; hashed: the share of the tuples whose key is text; hashing: of all text before a first pass
-    that admits tuples; pair: of the exact join, of tuples that lie near each other, and far: of all besides; keyed: a
-    pair written key after key; outlier: one of an outlier, the rarest first; each with what it takes besides.
+    that admits tuples, but of dictionaries, whose values were looked at; recounting: all tuples counted by slot; pair:
+    of the exact join, of tuples that lie near each other, and far: of all besides; keyed: a pair written key after key;
+    outlier: one of an outlier, the rarest first; each with what it takes besides.
     """
 
     def __init__(self, look: Look, prices: Prices, asking: float = 0.0) -> None:
@@ -98,10 +88,13 @@ class Work:
         self.keys = look.distinct
         self.tuples = sum(look.tuples)
         self.hashed = look.hashed / max(1, self.tuples)
+        self._plain = look.unhashed / max(1, self.tuples)
         self._look = look
         self.reading = reading(look.joined.streams, prices)
         self.looking = prices.seen * look.looked + prices.weigh * look.slots + prices.taken * look.looked_hashed
-        self.hashing = prices.words * look.hashed
+        self.hashing = prices.words * look.unhashed
+        # Of a dictionary each value has its slot looked for once.
+        self.recounting = prices.slot * (self.tuples - 0.5 * (look.hashed - look.unhashed) + (1 << look.finest))
         self.passing = prices.look * self.tuples
         self.tossing = prices.toss * self.tuples
         self._matches = look.pairs / max(1, self.tuples)
@@ -134,11 +127,14 @@ class Work:
 
     def sifting(self, tuples: float) -> float:
         """So many tuples told by their keys whether they may have partners; text is hashed for that."""
-        return tuples * (self.prices.sift + (1.0 - self._paired) * self.hashed * self.prices.words)
+        return tuples * (self.prices.sift + (1.0 - self._paired) * self._plain * self.prices.words)
 
     def coding(self, keys: float, tuples: float) -> float:
         """The key of one of so many tuples as joins take it, among so many distinct ones."""
-        return self.prices.coding(keys, self.hashed, sparse=self._look.is_sparse(tuples))
+        coded = self.prices.coding(keys, self._plain, sparse=self._look.is_sparse(tuples))
+        # Of a dictionary each value once, in each stream.
+        values = (self.hashed - self._plain) * min(1.0, 2.0 * keys / max(1.0, tuples))
+        return coded + values * self.prices.coding(keys, 1.0)
 
     def joining(self, tuples: float, keys: float, pairs: float, *, chained: bool = False) -> float:
         """The exact join of some of the tuples, without their pairs."""
@@ -161,9 +157,14 @@ class Work:
 
     def taking(self, share: float, *, counting: bool) -> float:
         """A tuple that came in, where a share of the keys does: copied, and listed or counted."""
-        prices, keys, tuples = self.prices, max(1.0, share * self.keys), max(1.0, share * self.tuples)
+        keys, tuples = max(1.0, share * self.keys), max(1.0, share * self.tuples)
         listed = self.counting(tuples, keys) if counting else self.listing(tuples, keys)
-        return prices.copy + self.hashed * prices.text + listed / tuples
+        return self.copying + listed / tuples
+
+    @property
+    def copying(self) -> float:
+        """A tuple that came in copied, with its key."""
+        return self.prices.copy + self._plain * self.prices.text
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:
@@ -204,7 +205,10 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         admission, worth = sampled_keys(look, work, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
     else:
-        admission = best_keys(weighed, work, left, counting=asc)
+        alone = look.distinct <= 1 << look.finest  # where they share slots that tells less of rare ones
+        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone or not asc else _SHARED) * left
+        passing, left = passing + finer * work.recounting, left - finer * work.recounting
+        admission = replace(best_keys(weighed, work, left, counting=asc), finer=finer)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "rare keys" if asc else "keys with most pairs per tuple"
     cost = base + passing + admission.cost
@@ -246,50 +250,31 @@ def first_part(look: Look, work: Work, room: float) -> float:
     return low
 
 
-def choose(candidates: list[Forecast], grant: float, start: float = 0.0) -> Forecast:
+def choose(
+    candidates: list[Forecast], grant: float, start: float = 0.0, of: Callable[[float], list[Forecast]] | None = None
+) -> Forecast:
     """The best that the grant pays for; of equals the cheapest.  Promise and summary are chosen by name alone.
 
     start: ns beyond the grant at which the whole answer is still better than a part of it that finds less, and hardly
-    more for each ns.
+    more for each ns; of: the candidates for another grant: what a part finds is asked of the least one to which the
+    whole answer is so near, or it would give way to a part where there is more budget.
     Where the grant pays for no pair of any, since a pass over the input costs more, the exact answer.
     """
+    best, exact = _best(candidates, grant)
+    if not grant < exact.cost <= grant + start or best.quality >= _ALL * exact.quality:
+        return best
+    least = max(start, exact.cost - start)
+    part = best if of is None or least >= grant else _best(of(least), least)[0]
+    return exact if part.quality * exact.cost <= _ALIKE * exact.quality * part.cost else best
+
+
+def _best(candidates: list[Forecast], grant: float) -> tuple[Forecast, Forecast]:
+    """The best of those that the grant pays for, and the whole answer."""
     finding = [each for each in candidates if each.strategy not in ("promise", "summary")]
     exact = next(each for each in finding if each.strategy == "exact")
     least = min(1.0, _LEAST * exact.pairs)
     paid = [each for each in finding if each.cost <= grant and (each.pairs >= least > 0.0 or each is exact)]
-    best = max(paid, key=lambda each: (each.quality, -each.cost), default=exact)
-    near = grant < exact.cost <= grant + start and best.quality < _ALL * exact.quality
-    return exact if near and best.quality * exact.cost <= _ALIKE * exact.quality * best.cost else best
-
-
-def best_keys(
-    weighed: tuple[Array, Array, Array], work: Work, room: float, *, counting: bool = False, done: Array | None = None
-) -> Admission:
-    """As many slots as the room pays for, in ns, the best first.
-
-    weighed: by `Look.weighed`; counting: whether tuples that come in are counted, not only listed; done: bool [slots],
-    which are left out.
-    """
-    tuples, wanted, order = weighed
-    if done is not None:
-        order = order[~done[order]]
-    # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
-    whole = float(tuples.sum()) * work.taking(1.0, counting=counting)
-    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting)
-    emit = work.outlier if counting else work.keyed
-    costs = tuples[order] * price
-    taking = np.cumsum(costs)
-    written = np.cumsum(wanted[order] * emit)
-    # The last slot may have more pairs than are paid for.
-    count = int(np.searchsorted(taking + written - wanted[order] * emit, room, side="right")) if room > 0.0 else 0
-    stratum = np.zeros(tuples.shape[0], np.uint8)
-    stratum[order[:count]] = 1
-    one = np.ones(2)
-    cost, expected = 0.0, 0.0
-    if count:
-        cost = min(room, float(taking[count - 1] + written[count - 1]))
-        expected = min(float(wanted[order[:count]].sum()), max(0.0, cost - float(taking[count - 1])) / emit)
-    return Admission(stratum, np.array([0.0, 1.0]), one, one, cost, expected)
+    return max(paid, key=lambda each: (each.quality, -each.cost), default=exact), exact
 
 
 def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]:

@@ -15,11 +15,12 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin
+from nile.operators.strategies.admitted import Admission, Kinds, Slots
 from nile.operators.strategies.after import NOTHING, After, Owing, keys_among
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.choice import USUAL, WHOLE, Choice
 from nile.operators.strategies.drawing import drawn_in_parts
-from nile.operators.strategies.forecast import SPARE, Admission, best_keys, first_part, reading
+from nile.operators.strategies.forecast import SPARE, first_part, reading
 from nile.operators.strategies.rechosen import Rest, Watch
 from nile.operators.strategies.telling import ToldRun, by_stratum, counted_all, drawing_rates, figures_of
 from nile.pyramid.grid.manager import Memory
@@ -27,8 +28,8 @@ from nile.pyramid.grid.manager import Memory
 __all__ = ["StrategyJoin", "is_planned"]
 
 Array = np.ndarray[Any, Any]
-_ROUNDS, _WORTH_A_ROUND = 4, 0.1
-"""Rounds of keys, and, of the grant, what has to be left for another."""
+_ROUNDS, _WORTH_A_ROUND, _LATE = 4, 0.1, 0.5
+"""Rounds of keys; of the grant, what has to be left for another; and of what the first was to take, what it may."""
 _BATCH = 65_536
 """Pairs that are written however late it is: fewer cost nothing against counting all."""
 
@@ -182,21 +183,21 @@ class StrategyJoin(ToldRun):
             self._admission = self.choice.forecast.admission
             yield from self._round(self._admission)
             return
-        done = np.zeros(self.choice.look.slots, np.bool_)
+        forecast, work, near = self.choice.forecast.admission, self.choice.near_work, self.choice.near
+        assert forecast is not None
         asc = self.plan.preference == "asc"
-        weighed = self.choice.near.weighed(self.plan.outlier_cap if asc else 0)
+        cap = self.plan.outlier_cap if asc else 0
+        self._spend("count", work.hashing + forecast.finer * work.recounting)
+        slots = Kinds(near, cap) if forecast.finer else Slots(near.weighed(cap))
         for k in range(_ROUNDS):
-            admission = self.choice.forecast.admission
-            if k:
-                room = self._left - (1.0 - SPARE) * self.choice.grant - self.choice.work.passing
-                if room < _WORTH_A_ROUND * self.choice.grant:
-                    return
-                admission = best_keys(weighed, self.choice.near_work, room, counting=asc, done=done)
-            assert admission is not None
+            room = self._left - (1.0 - SPARE) * self.choice.grant - work.passing
+            if k and room < _WORTH_A_ROUND * self.choice.grant:
+                return
+            # A clock that is late already still finds some.
+            admission = slots.best(work, room if k else max(room, _LATE * forecast.cost), counting=asc)
             if not admission.stratum.any():
                 return
-            done |= admission.stratum == 1
-            yield from self._round(admission)
+            yield from self._round(admission, slots.bits)
 
     def _prefix(self) -> Iterator[Outputs]:
         """The first part of both streams, and while a clock leaves time each next one, without the pairs across."""
@@ -213,13 +214,13 @@ class StrategyJoin(ToldRun):
                 return
             begin, end = end, min(1.0, end + first_part(self.choice.near, self.choice.near_work, room))
 
-    def _round(self, admission: Admission) -> Iterator[Outputs]:
-        """What a pass over both streams takes in, joined."""
-        came = self.choice.near.admitted(admission.stratum, admission.level, (admission.left, admission.right))
-        first = not self._came[0]
-        tossing = self.choice.work.tossing * (self.plan.preference == "weighted")
-        self._spend("admit", self.choice.work.passing + tossing + first * self.choice.work.hashing)
-        self._spend("copy", (self.prices.copy + self.choice.work.hashed * self.prices.text) * len(came))
+    def _round(self, admission: Admission, bits: int | None = None) -> Iterator[Outputs]:
+        """What a pass over both streams takes in, joined.  bits: of slots other than the look's."""
+        work, coins = self.choice.work, (admission.left, admission.right)
+        came = self.choice.near.admitted(admission.stratum, admission.level, coins, bits)
+        solving = self.plan.preference == "weighted"
+        self._spend("admit", work.passing + solving * (work.tossing + work.hashing))
+        self._spend("copy", work.copying * len(came))
         for mine, places in zip(self._came, came.places, strict=True):
             mine.append(places)
         yield from self._found(came.listed, len(came), admission, (came.left.stratum, came.right.stratum))

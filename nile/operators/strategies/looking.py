@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.exact.state.lent import roomy
 from nile.operators.inputs.joining import Joinable
-from nile.operators.strategies.admitted import Admitted, Side
+from nile.operators.strategies.admitted import ALL, BLOCK, Keyed, values_of
 from nile.operators.strategies.distinct import distinct_of, paired_of
 from nile.operators.strategies.prices import Prices
 from nile.summaries.hashing import KeyHasher, key_words
@@ -40,22 +39,21 @@ _ODD, _PLACES = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFFFF)
 """Numbers that differ differ times this, mostly in their upper bits; the lower ones are for places of up to _SEEN."""
 _TOLD, _CLEARLY = 64, 1.25
 """Pairs of one key that tell how many of these are near, and how many times more or fewer than of all tuples."""
-_BLOCK = 1024
-"""Tuples that are admitted or refused at a time."""
+_FINEST = 19
+_ONE_EACH = np.zeros(0, np.int32)
 
 
-class Look:
+class Look(Keyed):
     """Counts by slot.  seen: int32 [2, slots], tuples.
 
-    every: of each stream, one tuple in so
-    many was looked at; the same for every budget, so that a larger one ranks slots alike.  hashed: tuples whose key
-    is text, looked_hashed: of those looked at.  Cost: 5 ns a tuple looked at, 60 with keys of text.
+    every: of each stream, one tuple in so many was looked at; the same for every budget, so that a larger one ranks
+    slots alike.  hashed: tuples whose key is text, unhashed: those of them that are no values of a dictionary;
+    looked_hashed: texts hashed to look at some.  Cost: 5 ns a tuple looked at, 60 with keys of text.
     """
 
     def __init__(self, joined: Joinable, seed: int, *, fine: bool = False) -> None:
         """fine: in more slots, for rare keys, which others in their slot hide."""
-        self.joined = joined
-        self.window = joined.window
+        self.joined, self.window = joined, joined.window
         streams = joined.streams
         self.tuples = tuple(map(len, streams))
         self.nulls = tuple(one.key.null_count for one in streams)
@@ -73,7 +71,7 @@ class Look:
             words, valid = self._sample(k, first)
             self._looked.append((first, valid))
             words = words[valid] if valid.shape[0] else words
-            kernels.slot_counts(words, self.seed, self.shift, counts[k])
+            kernels.slot_counts(words, _ONE_EACH, self.seed, self.shift, np.empty(BLOCK, np.uint64), counts[k])
             self._noted.append(words)
             if words.shape[0]:
                 ends.append((int(words.min()), int(words.max())))
@@ -81,30 +79,26 @@ class Look:
         self._span = max((high for _, high in ends), default=0) - min((low for low, _ in ends), default=0)
         looked = [-(-n // every) for n, every in zip(self.tuples, self.every, strict=True)]
         self.looked = sum(looked)
-        self.looked_hashed = sum(m for m, one in zip(looked, streams, strict=True) if is_hashed(one.key.type))
+        self.unhashed = sum(
+            n for n, one in zip(self.tuples, streams, strict=True) if is_hashed(one.key.type) and not values_of(one.key)
+        )
+        self.looked_hashed = sum(
+            len(one.key.chunk(0).dictionary) if values_of(one.key) else m * is_hashed(one.key.type)
+            for m, one in zip(looked, streams, strict=True)
+        )
         self.seen = counts
         self._weighed: dict[int, tuple[Array, Array, Array]] = {}
 
     def _sample(self, side: int, first: int) -> tuple[Array, Array]:
         """(words, valid) of the tuples of a stream looked at, from `first` on; of text no others are hashed."""
         one, every = self.joined.streams[side], self.every[side]
+        values = self._values[side]
+        if values is not None:
+            return values[0][values[1][first::every]], ALL
         if every > 1 and is_hashed(one.key.type):
             return key_words(one.key.take(pa.array(np.arange(first, len(one), every))), where=f"stream '{one.name}'")
         words, valid = self._keyed[side]
         return np.ascontiguousarray(words[first::every]), np.ascontiguousarray(valid[first::every])
-
-    @cached_property
-    def _keyed(self) -> tuple[tuple[Array, Array], ...]:
-        words: dict[int, tuple[Array, Array]] = {}
-        for one in self.joined.streams:
-            if id(one.key) not in words:
-                words[id(one.key)] = key_words(one.key, where=f"stream '{one.name}'")
-        return tuple(words[id(one.key)] for one in self.joined.streams)
-
-    @property
-    def words(self) -> tuple[Array, ...]:
-        """Of the key of each tuple of either stream int64 [n], equal where keys are.  Text is hashed for them once."""
-        return tuple(words for words, _ in self._keyed)
 
     def is_sparse(self, tuples: float) -> bool:
         """Whether keys are numbers too far apart to be the codes of so many tuples themselves."""
@@ -149,14 +143,11 @@ class Look:
         close, window = self.closeness, self.window
         if window is None or close >= 1.0:
             return close
-        words, times = [], []
-        for one, every, noted, (first, valid) in zip(
-            self.joined.streams, self.every, self._noted, self._looked, strict=True
-        ):
+        times = []
+        for one, every, (first, valid) in zip(self.joined.streams, self.every, self._looked, strict=True):
             ts = one.ts[first::every]
             times.append(ts[valid] if valid.shape[0] else ts)
-            # One sort of whole numbers: by key, in an order of its own, and of one key by time.
-            words.append(np.sort(noted.view(np.uint64) * _ODD & ~_PLACES | np.arange(noted.shape[0], dtype=np.uint64)))
+        words = self._sorted
         same, near = kernels.near_by_key(words[0], words[1], times[0], times[1], window)
         usual = close * same
         told = max(near, usual) >= _TOLD and not usual / _CLEARLY <= near <= usual * _CLEARLY
@@ -183,25 +174,38 @@ class Look:
         return sums
 
     @cached_property
+    def _sorted(self) -> tuple[Array, Array]:
+        """The tuples looked at by a hash of their key, in an order of its own, with their places in the lowest bits."""
+        left, right = (
+            np.sort(noted.view(np.uint64) * _ODD & ~_PLACES | np.arange(noted.shape[0], dtype=np.uint64))
+            for noted in self._noted
+        )
+        return left, right
+
+    @cached_property
     def _met(self) -> tuple[Array, Array]:
-        """(keys that were met, how often in either stream): int64 [keys], [2, keys].  Cost: sorting the tuples seen."""
-        left, right = (np.sort(noted) for noted in self._noted)
-        words = np.empty(left.shape[0] + right.shape[0], np.int64)
-        times = np.empty((2, words.shape[0]), np.int64)
-        met = kernels.times_met(left, right, words, times)
-        return words[:met], times[:, :met]
+        """(a tuple of each key that was met, how often it was in either stream): uint64 [keys], as of `_sorted`, of the
+        left one where there is one; int64 [2, keys].  Cost: sorting the tuples seen."""
+        left, right = self._sorted
+        keys = np.empty(left.shape[0] + right.shape[0], np.uint64)
+        times = np.empty((2, keys.shape[0]), np.int64)
+        met = kernels.times_met(left, right, keys, times)
+        return keys[:met], times[:, :met]
 
     def heaviest(self, most: int, least: int) -> tuple[Array, Array]:
         """The slots of at most so many keys, those met most often, and at least so often: slots, int64 [m], and how
         often their keys were met in either stream, int64 [m, 2].
         """
-        words, times = self._met
+        keys, times = self._met
         often = times.sum(axis=0)
         heavy = np.flatnonzero(often >= least)
         if heavy.shape[0] > most:
             heavy = heavy[np.argsort(-often[heavy], kind="stable")[:most]]
-        at = np.empty(heavy.shape[0], np.int64)
-        kernels.slots_of(words, heavy, self.seed, self.shift, at)
+        places, at = (keys[heavy] & _PLACES).astype(np.int64), np.empty(heavy.shape[0], np.int64)
+        words = np.empty(heavy.shape[0], np.int64)
+        for own, noted in zip((times[0, heavy] > 0, times[0, heavy] == 0), self._noted, strict=True):
+            words[own] = noted[places[own]]
+        kernels.slots_of(words, np.arange(heavy.shape[0]), self.seed, self.shift, at)
         slots, which = np.unique(at, return_inverse=True)
         met = np.zeros((slots.shape[0], 2), np.int64)
         np.add.at(met, which, times[:, heavy].T)
@@ -269,55 +273,33 @@ class Look:
         self._weighed[cap] = tuples, wanted, rank.argsort(kind="stable")
         return self._weighed[cap]
 
-    def admitted(self, stratum: Array, level: Array, coins: tuple[Array, Array]) -> Admitted:
-        """The tuples of both streams that come in.
-
-        stratum: uint8 [slots]; level, coins: float64 [strata], of keys, and of the tuples of either stream.
-        """
-        sides = []
-        hashes = np.empty(_BLOCK, np.uint64)
-        for k, coin in enumerate(coins):
-            n, ts = self.tuples[k], self.joined.streams[k].ts
-            place, time, word = (roomy(n + 1) for _ in range(3))
-            came = roomy(n + 1, np.uint8)
-            m = kernels.admit(
-                *self._keyed[k], ts, self.seed, self.shift, stratum, _below(level), _below(coin),
-                self._coin_seed(k), hashes, place, time, word, came,
-            )  # fmt: skip
-            key = self.joined.streams[k].key
-            hashed = is_hashed(key.type)
-            sides.append(
-                Side(time[:m], place[:m], came[:m], key.take(pa.array(place[:m])) if hashed else pa.array(word[:m]))
-            )
-        return Admitted(sides[0], sides[1], self.window)
-
-    def part(self, begin: float, end: float) -> Admitted:
-        """The tuples of both streams from a time by which a share of them has come to another.  No copy of times or
-        keys."""
-        sides = []
-        for one, low, high in zip(self.joined.streams, self._come(begin), self._come(end), strict=True):
-            places = np.arange(low, high)
-            came = np.zeros(places.shape[0], np.uint8)
-            sides.append(Side(one.ts[low:high], places, came, one.key.slice(low, high - low)))
-        return Admitted(sides[0], sides[1], self.window)
-
-    def _come(self, share: float) -> list[int]:
-        """How many tuples of each stream have come before a time by which that share of either has."""
-        ts = [one.ts for one in self.joined.streams]
-        if share >= 1.0:
-            return [each.shape[0] for each in ts]
-        ends = [int(each[int(share * each.shape[0])]) for each in ts if each.shape[0]]
-        return [int(np.searchsorted(each, min(ends), side="left")) for each in ts]
-
     def slot_of(self, side: int, places: Array) -> Array:
         """The slot of some tuples of a stream: int64 [m]."""
         out = np.empty(places.shape[0], np.int64)
         kernels.slots_of(self.words[side], places, self.seed, self.shift, out)
         return out
 
-    def _coin_seed(self, side: int) -> int:
-        # Hashes add their seed: seeds near each other would give the coins of one stream's tuples to the other's.
-        return (self.seed * 0x9E3779B9 + (side + 1) * 0x2545F4914F6CDD1D) & 0x7FFFFFFFFFFFFFFF
+    @property
+    def finest(self) -> int:
+        """The binary logarithm of so many slots that most keys are alone in theirs."""
+        return min(_FINEST, max(_LEAST_SLOTS, int(np.log2(2.0 * self.distinct)) + 1))
+
+    def counted(self) -> tuple[Array, int]:
+        """All tuples of either stream by slot, and the binary logarithm of how many slots: int32 [2, slots].
+
+        In slots of their own most keys are alone.  A nanosecond a tuple, of text beside what `words` take.
+        """
+        bits = self.finest
+        counts, room = np.zeros((2, 1 << bits), np.int32), np.empty(BLOCK, np.uint64)
+        for own, values, k in zip(counts, self._values, (0, 1), strict=True):
+            if values is not None:
+                words, often = values[0], np.zeros(values[0].shape[0], np.int32)
+                kernels.value_counts(values[1], often)
+            else:
+                (words, valid), often = self._keyed[k], _ONE_EACH
+                words = words[valid] if valid.shape[0] else words
+            kernels.slot_counts(words, often, self.seed, 64 - bits, room, own)
+        return counts, bits
 
 
 def looks_at(tuples: Sequence[int], hashed: Sequence[bool], prices: Prices) -> float:
@@ -344,10 +326,6 @@ def span_of(joined: Joinable) -> int:
 def _near(part: float, reach: float) -> float:
     """Of the unit square of times of two tuples, how much lies in [0, part] squared and within reach."""
     return part * part if reach >= part else reach * (2.0 * part - reach)
-
-
-def _below(rate: Array) -> Array:
-    return np.rint(rate * 2.0**31).astype(np.uint64)
 
 
 def _secret_seed(hasher: KeyHasher, seed: int) -> int:

@@ -34,9 +34,9 @@ class Prices:
     Per tuple: table, of one in memory, whose times are looked at once for all readings; read, handed over by Arrow
     otherwise and its time checked, or kept of a file; parquet, read from a file, parquet_text besides where its key
     is text; csv, read from such a file; words, hashing a key of text, and taken, of the few that are looked at;
-    seen, counted by the slot of its key, and some keys by themselves; look, admitted or refused, and toss, besides
-    where some have coins; copy, of one that came in, text a key of text besides; code, a number as the joins take
-    it; encode, a key of text instead, and dense, numbers far apart besides,
+    seen, counted by the slot of its key, and some keys by themselves; slot, counted so with all others; look, admitted
+    or refused, and toss, besides where some have coins; copy, of one that came in, text a key of text besides; code, a
+    number as the joins take it; encode, a key of text instead, and dense, numbers far apart besides,
     by how many distinct ones there are; sift, told by its key whether it may have partners; join, the exact join, by
     distinct keys, chain, of many tuples in a short window, and branch where an arrival may or may not find a partner;
     list, its place in its key's list, and its key's pairs counted, by distinct keys; count, its place there, and what
@@ -67,6 +67,7 @@ class Prices:
     words: float = 5.1
     taken: float = 9.8
     seen: float = 16.0
+    slot: float = 1.5
     weigh: float = 86.0
     look: float = 1.3
     toss: float = 0.58

@@ -10,44 +10,110 @@ from nile.summaries.hash_kernels import mix
 from nile.summaries.kernels import U8, inlined, kernel
 
 __all__ = [
-    "admit", "near_by_key", "slot_counts", "slots_of", "sum_slots", "times_met", "weigh_outliers", "weigh_slots",
-    "window_ranges", "write_best",
+    "admit", "admit_values", "kinds_of", "near_by_key", "slot_counts", "slots_of", "sum_slots", "take_kinds",
+    "times_met", "value_counts", "weigh_outliers", "weigh_slots", "window_ranges", "write_best",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _LOW = U8(0x7FFFFFFF)
 _PLACE, _LOWEST = U8(16), U8(0xFFFF)
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_EQUAL, BINS = 32, 108
+"""Counts that are told one from the other, and bins of these and all above: 19 octaves, a quarter each."""
 _MOST = 100.0
 """Tuples expected, of which it is certain that more than a few come."""
 
 
 @kernel
-def slot_counts(words: Array, seed: int, shift: int, counts: Array) -> None:
+def slot_counts(words: Array, often: Array, seed: int, shift: int, slots: Array, counts: Array) -> None:
     """Count tuples by the slot of their key: the highest 64 - shift bits of its hash.
 
-    words: int64 [n]; counts: int32 [slots].
+    words: int64 [n]; often: int32 [n], how many tuples have each, or [0]: one; slots: uint64 [m], room for those of m
+    tuples at a time; counts: int32 [slots].
     """
-    for i in range(words.shape[0]):
-        counts[mix(words[i], U8(seed)) >> U8(shift)] += 1
+    size, single = slots.shape[0], often.shape[0] == 0
+    for begin in range(0, words.shape[0], size):
+        many = min(size, words.shape[0] - begin)
+        for j in range(many):  # apart from what follows: several at once, where the processor can
+            slots[j] = mix(words[U8(begin + j)], U8(seed)) >> U8(shift)
+        for j in range(many):
+            counts[slots[U8(j)]] += 1 if single else often[U8(begin + j)]
+
+
+@kernel
+def value_counts(at: Array, counts: Array) -> None:
+    """How many tuples have each value of a dictionary.  at: int32 [n]; counts: int32 [values], zeros."""
+    for i in range(at.shape[0]):
+        counts[U8(at[i])] += 1
+
+
+@inlined
+def _bin(count: int) -> Any:
+    """Counts that are alike: below 32 those that are equal, above those of a quarter of an octave."""
+    if count < _EQUAL:
+        return count
+    octave = 0
+    while count >> octave >= 2 * _EQUAL:
+        octave += 1
+    return min(BINS - 1, _EQUAL + 4 * octave + ((count >> octave) >> 3 & 3))
+
+
+@kernel
+def kinds_of(seen: Array, kinds: Array, number: Array, tuples: Array) -> None:
+    """Slots that are alike by how many tuples of either stream they have.
+
+    seen: int32 [2, slots]; kinds: uint16 [slots], below BINS squared; of each kind, [BINS squared], zeros: number,
+    int64, how many slots, and tuples, int64 [2], how many of either stream they have.
+    """
+    for s in range(seen.shape[1]):
+        left, right = seen[0, s], seen[1, s]
+        kind = U8(_bin(left) * BINS + _bin(right))
+        kinds[U8(s)] = kind
+        number[kind] += 1
+        tuples[0, kind] += left
+        tuples[1, kind] += right
+
+
+@kernel
+def take_kinds(kinds: Array, rank: Array, begin: Array, end: Array, stratum: Array) -> None:
+    """Slots from one place in the order of kinds to another: of a kind, those that come first are first.
+
+    rank: int32 [BINS squared], of each kind, below 0: none is taken; begin, end: int64 [2], a rank, and how many slots
+    of that kind are before; stratum: uint8 [slots], zeros, 1 of those that are taken.
+    """
+    first = last = 0
+    for s in range(kinds.shape[0]):
+        own = rank[U8(kinds[s])]
+        if own < begin[0] or own > end[0]:
+            continue
+        taken = True
+        if own == begin[0]:
+            taken = first >= begin[1]
+            first += 1
+        if own == end[0]:
+            taken = taken and last < end[1]
+            last += 1
+        stratum[U8(s)] = 1 if taken else 0
 
 
 @kernel
 def times_met(left: Array, right: Array, numbers: Array, times: Array) -> int:
-    """How often each number is in either of two arrays that do not fall; returns how many there are.
+    """How often each number is in either of two arrays that do not fall, by their bits above the lowest 16; returns how
+    many there are.
 
-    left, right: int64; numbers: int64 [left and right together]; times: int64 [2, as many].
+    left, right: uint64; numbers: uint64 [left and right together], one of those that are equal, the left one's where
+    there is one; times: int64 [2, as many].
     """
     i = j = found = 0
     while i < left.shape[0] or j < right.shape[0]:
-        first = i < left.shape[0] and (j == right.shape[0] or left[i] <= right[j])
-        number = left[i] if first else right[j]
-        numbers[found] = number
+        first = i < left.shape[0] and (j == right.shape[0] or left[i] >> _PLACE <= right[j] >> _PLACE)
+        numbers[found] = left[i] if first else right[j]
+        number = numbers[found] >> _PLACE
         times[0, found] = times[1, found] = 0
-        while i < left.shape[0] and left[i] == number:
+        while i < left.shape[0] and left[i] >> _PLACE == number:
             times[0, found] += 1
             i += 1
-        while j < right.shape[0] and right[j] == number:
+        while j < right.shape[0] and right[j] >> _PLACE == number:
             times[1, found] += 1
             j += 1
         found += 1
@@ -122,6 +188,28 @@ def admit(
             out_words[U8(at)], came[U8(at)] = words[place], which
             at += 1 if not thinned or (mix(np.int64(place), U8(coin_seed)) & _LOW) < coin[which] else 0
     return at
+
+
+@kernel
+def admit_values(
+    at: Array, ts: Array, taken: Array, which: Array, coin: Array, coin_seed: int, out: Array, out_ts: Array,
+    came: Array,
+) -> int:  # fmt: skip
+    """As `admit`, of keys that are values of a dictionary: at, int32 [n], of each tuple; taken, bool, and which, uint8
+    [values]: whether a value's tuples come in, and its stratum.
+    """
+    n = 0
+    thinned = False
+    for s in range(coin.shape[0]):
+        thinned = thinned or coin[s] <= _LOW
+    for i in range(at.shape[0]):
+        value = U8(at[i])
+        out[U8(n)], out_ts[U8(n)], came[U8(n)] = i, ts[i], which[value]
+        into = taken[value]
+        if thinned and into:
+            into = (mix(i, U8(coin_seed)) & _LOW) < coin[which[value]]
+        n += 1 if into else 0
+    return n
 
 
 @kernel

@@ -12,9 +12,9 @@ from nile.operators.common.data import Outputs
 from nile.operators.common.figures import JoinFigures
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable
+from nile.operators.strategies.admitted import Admission
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.choice import Choice
-from nile.operators.strategies.forecast import Admission
 from nile.operators.strategies.looking import span_of
 from nile.preferences.key_sample import KeySample, left_out, missing_of, stood_for
 from nile.preferences.key_sample import counted as counted_estimate
