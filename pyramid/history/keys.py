@@ -190,9 +190,14 @@ class KeyIndex(ABC):
         return False
 
     @property
+    def heavy_bytes(self) -> int:
+        """What is read for `heavy`; 0: there is none."""
+        return 0
+
+    @property
     def lists_heavy(self) -> bool:
         """Whether it has a list of its heaviest keys, which tells exactly what a summary bounds."""
-        return False
+        return self.heavy_bytes > 0
 
     def want(self, *, heavy: bool) -> None:  # noqa: B027
         """Have the disk bring the list of heavy keys, else the summary, where it is to be read: it comes meanwhile."""

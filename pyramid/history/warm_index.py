@@ -33,6 +33,8 @@ __all__ = ["WarmIndex", "bounds_of"]
 Array = np.ndarray[Any, Any]
 
 _FAR = (1 << 63) - 1
+_LISTED_BYTES = 16
+"""Of a heavy key: its hash, where its rows begin, and how many there are."""
 
 
 class WarmIndex(KeyIndex):
@@ -110,8 +112,8 @@ class WarmIndex(KeyIndex):
         return self._heavy is not None
 
     @property
-    def lists_heavy(self) -> bool:
-        return self._listed > 0
+    def heavy_bytes(self) -> int:
+        return _LISTED_BYTES * self._listed
 
     def want(self, *, heavy: bool) -> None:
         pages = [self._heavy_page, self._heavy_page + 1] if heavy else [self._stored.page]
@@ -123,7 +125,7 @@ class WarmIndex(KeyIndex):
             return super().heavy
         if self._heavy is None:
             n = self._listed
-            data = self._pages.numbers(self._heavy_page, "<u4", 4 * n)
+            data = self._pages.numbers(self._heavy_page, "<u4", self.heavy_bytes // 4)
             hashes, begins, counts = data[: 2 * n].view("<u8"), data[2 * n : 3 * n], data[3 * n :]
             if not history_kernels.heavy_rise(hashes, begins, counts, self.keyed):
                 self._pages.corrupt("heavy keys", "hashes and places that rise, a tuple or more of each", "others")

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from test_history_join import Pair, brute, found, history, side
 
-from nile.operators.history import kernels
+from nile.operators.history import kernels, lookup
 from nile.operators.history.desc import DescendingJoin
 from nile.operators.history.join import Pairs
+from nile.operators.history.keys import ProbeKeys
 from nile.pyramid.disk.directory import StoreDirectory
 from nile.pyramid.history import heavy, history_kernels, warm_index
 from nile.pyramid.history.heavy import Heaviest, HeavyKeys
@@ -146,6 +147,7 @@ def kept(directory: StoreDirectory, keys: list[Any], name: str, segment: int = 2
 @pytest.mark.parametrize("seed", range(12))
 def test_a_join_that_asks_them_first_finds_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heavy, "LEAST", seed % 2 * 30 + 1)
+    monkeypatch.setattr(lookup, "_SMALL", (0, 200, 1 << 16)[seed % 3])
     rng = np.random.default_rng(seed)
     left = [f"k{k}" for k in np.minimum(rng.zipf(1.3, int(rng.integers(1, 700))), 500)]
     right: list[Any] = [f"k{k}" for k in np.minimum(rng.zipf(1.3, int(rng.integers(256, 2_000))), 500)]
@@ -183,6 +185,36 @@ def test_most_pairs_are_found_before_a_digest_is_read(tmp_path: Path, monkeypatc
         assert not index.summary_at_hand
         assert join.figures.listed > 20
         assert join.figures.cells == 1  # of the rows in memory, which have no list
+
+
+@pytest.mark.parametrize("small", [0, 1 << 16])
+def test_small_lists_are_read_by_who_asks_and_tell_what_readers_tell(
+    small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    readers = lookup._readers()
+    monkeypatch.setattr(
+        readers, "submit", lambda of, *given: begun.append(of.__name__) or type(readers).submit(readers, of, *given)
+    )
+    monkeypatch.setattr(lookup, "_SMALL", small)
+    keys = [f"k{k}" for k in range(256)]
+    with StoreDirectory.open(tmp_path) as directory:
+        made, figures = (
+            kept(directory, [key for key in keys for _ in range(16)], "r", segment=2_048),
+            lookup.HistoryFigures(),
+        )
+        segments = [
+            each for each in lookup.segments_of(made, "key", 0, 4_096, figures, heavy_first=True) if each.heavy_first
+        ]
+        assert len(segments) > 1
+        lookup.read_ahead(segments)
+        probe = ProbeKeys(pa.array(keys), np.arange(256), made.hasher)
+        told = list(lookup.listed_of(segments, probe))
+        assert begun == ([] if small else ["_heavy_of"] * len(segments))
+        for segment, one in zip(segments, told, strict=True):
+            assert probe.hashes[one.at].tolist() == segment.index.heavy.hashes[one.place].tolist()
+            assert sorted([*one.at, *one.others]) == list(range(256))
+        assert figures.bytes[segments[0].index.tier] > 0
 
 
 def test_listed_text_is_compared_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

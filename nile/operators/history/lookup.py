@@ -27,6 +27,8 @@ __all__ = ["HistoryFigures", "Listed", "Matches", "Segment", "bounds_of", "liste
 Array = np.ndarray[Any, Any]
 _Told = TypeVar("_Told")
 _READERS = 2
+_SMALL = 1 << 16
+"""Bytes of a list that are read sooner than a reader has begun."""
 _READ: Future[int] = Future()
 _READ.set_result(0)
 
@@ -109,6 +111,16 @@ class Segment:
         self._cells: Array | None = None
         self.heavy_first = heavy_first and index.lists_heavy
         self.ahead = _READ
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether nothing has to be read for what it is asked first."""
+        return self.index.heavy_at_hand if self.heavy_first else self.index.summary_at_hand
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what it is asked first is read sooner than a reader has begun."""
+        return self.heavy_first and self.index.heavy_bytes < _SMALL
 
     @property
     def reading(self) -> float:
@@ -276,26 +288,25 @@ os.register_at_fork(after_in_child=_readers.cache_clear)
 
 
 def read_ahead(segments: Sequence[Segment]) -> None:
-    """Read what segments are asked first, in this order, two at a time, while the caller looks at keys.
+    """Read what segments are asked first, in this order, two at a time, while the caller looks at keys, but for what is
+    small.
 
     The disk is asked for all of it before anything is looked at: that is done when the last has come from it, and most
     of the rest is checksums.
     """
-    unread = [
-        each for each in segments
-        if not (each.index.heavy_at_hand if each.heavy_first else each.index.summary_at_hand)
-    ]  # fmt: skip
+    unread = [segment for segment in segments if not segment.at_hand]
     for segment in unread:
         segment.index.want(heavy=segment.heavy_first)
     for segment in unread:
-        segment.ahead = _readers().submit(_heavy_of if segment.heavy_first else _summary_of, segment.index)
+        if not segment.is_small:
+            segment.ahead = _readers().submit(_heavy_of if segment.heavy_first else _summary_of, segment.index)
 
 
 def listed_of(segments: Sequence[Segment], keys: ProbeKeys) -> Iterator[Listed]:
     """What the heavy keys of each say of probing keys.  Each must be `heavy_first`."""
     questions = [partial(segment.listed, keys) for segment in segments]
-    at_hand = [segment.index.heavy_at_hand for segment in segments]
-    for segment, (listed, read) in _told(segments, questions, at_hand):
+    soon = [segment.at_hand or segment.is_small for segment in segments]
+    for segment, (listed, read) in _told(segments, questions, soon):
         segment.count(read)
         yield listed
 
@@ -304,23 +315,32 @@ def bounds_of(segments: Sequence[Segment], hashes: Sequence[Array]) -> Iterator[
     """(estimate, certain upper bound) of the tuples of each segment's own keys (uint64 [k], ascending): int64 [k] each,
     a segment after the other."""
     questions = [partial(segment.bounds, own) for segment, own in zip(segments, hashes, strict=True)]
-    at_hand = [segment.index.summary_at_hand for segment in segments]
-    for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions, at_hand):
+    soon = [segment.index.summary_at_hand for segment in segments]
+    for segment, ((estimate, upper, ruled_out), read) in _told(segments, questions, soon):
         segment.count(read, ruled_out)
         yield estimate, upper
 
 
 def _told(
-    segments: Sequence[Segment], questions: Sequence[Callable[[], _Told]], at_hand: Sequence[bool]
+    segments: Sequence[Segment], questions: Sequence[Callable[[], _Told]], soon: Sequence[bool]
 ) -> Iterator[tuple[Segment, tuple[_Told, int]]]:
-    """What each segment answers its question, in order: here where it is being read already, so that what is read is
-    looked at while the next is; those of which nobody reads anything yet by the readers."""
+    """What each segment answers its question, in order.
+
+    soon: whether it is asked here and at once, if nobody reads for it, while readers are busy with others.  Where it is
+    being read already it is asked here too, so that what is read is looked at while the next is; the readers ask those
+    of which nobody reads anything yet.
+    """
     asked = [
-        None if known or segment.ahead is not _READ else _readers().submit(segment.asked, question)
-        for segment, question, known in zip(segments, questions, at_hand, strict=True)
+        None
+        if segment.ahead is not _READ
+        else segment.asked(question)
+        if now
+        else _readers().submit(segment.asked, question)
+        for segment, question, now in zip(segments, questions, soon, strict=True)
     ]
     for segment, question, each in zip(segments, questions, asked, strict=True):
-        yield segment, segment.asked(question) if each is None else each.result()
+        told = segment.asked(question) if each is None else each
+        yield segment, told.result() if isinstance(told, Future) else told
 
 
 def _summary_of(index: KeyIndex) -> int:
