@@ -100,7 +100,8 @@ class AggregateAnswer(AggregateTable):
             seed=plan.seed if seed is None else seed,
             method=method or plan.method,
         )
-        return AggregateAnswer(self._asked, plan, self._read, stream=self._stream, standing=self._standing)
+        asked = self._asked if self._asked.coded is None else self._asked.coded()
+        return AggregateAnswer(asked, plan, self._read, stream=self._stream, standing=self._standing)
 
     def measured(self, wanted: Wanted) -> AccuracyReport:
         """The body of `report`: against every tuple fed to every query."""

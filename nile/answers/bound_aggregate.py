@@ -10,8 +10,10 @@ from nile.answers.aggregate_answer import AggregateAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
+from nile.operators.aggregate.input import accumulate_cost, least_summary
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import grid_column
+from nile.operators.aggregate.sets import ROWS
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.home import Home
@@ -101,9 +103,18 @@ class BoundAggregate:
         on = grid_column(self.queries, home.time_column(self.stream))
         return None if on is None else home.shared(self.stream, on)
 
-    def load(self, home: Home, *, exact: bool = False, timed: bool = False) -> tuple[Asked, Accounting]:
+    def _samples(self, plan: AggregatePlan) -> bool:
+        """Whether a plan pays for nothing but a sample, as no grid or sketch of all tuples is cheaper."""
+        if plan.method != "auto" or plan.target is not None or plan.budget is None or self._standing:
+            return False
+        take = accumulate_cost(self.aggregates, plan.costs, grouped=bool(self.by))
+        return plan.budget * (plan.costs.scan + take) < least_summary(1, plan.costs, ROWS)
+
+    def load(
+        self, home: Home, *, exact: bool = False, timed: bool = False, sampled: bool = False
+    ) -> tuple[Asked, Accounting]:
         """The stream read and everything evaluated.  exact: nothing but the exact answer follows; timed: nothing but a
-        sample within time."""
+        sample within time; sampled: nothing but a sample at first."""
         time = home.time_column(self.stream)
         names = [name for aggregate in self.aggregates for name in aggregate.columns]
         names += [name for value in self.by for name in value.columns]
@@ -111,10 +122,17 @@ class BoundAggregate:
         wanted = tuple(dict.fromkeys(names))
         columns = load_columns(home.manager(self.stream, time, wanted), wanted)
         shared = None if exact or timed else self.shared(home)
-        asked = prepare(
-            columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-            where=f"aggregates over stream '{self.stream}'", shared=shared, coded=not timed,
-        )  # fmt: skip
+
+        def prepared(coded: bool = True) -> Asked:
+            return prepare(
+                columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
+                where=f"aggregates over stream '{self.stream}'", shared=shared, coded=coded,
+            )  # fmt: skip
+
+        if timed or not sampled or shared is not None:
+            return prepared(coded=not timed), columns.accounting
+        asked = prepared(coded=False)
+        asked.coded = prepared
         return asked, columns.accounting
 
     def answer(self, home: Home, plan: AggregatePlan) -> AggregateAnswer:
@@ -125,7 +143,9 @@ class BoundAggregate:
         """
         clock = Clock(plan.limit)
         refuse_below_a_pass(plan.limit, home, [(self.stream, home.time_column(self.stream))], "aggregate")
-        asked, accounting = self.load(home, exact=plan.is_exact, timed=plan.limit is not None)
+        asked, accounting = self.load(
+            home, exact=plan.is_exact, timed=plan.limit is not None, sampled=self._samples(plan)
+        )
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room
         shared = self.shared(home) if answer.figures.ruled_out else None

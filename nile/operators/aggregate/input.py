@@ -28,6 +28,7 @@ __all__ = [
     "in_random_order",
     "is_tame",
     "large_tuples",
+    "least_summary",
     "marks_of",
     "naive_cost",
     "unit_hash",
@@ -39,6 +40,8 @@ Array = np.ndarray[Any, Any]
 SAMPLE = 4 * SLICE
 """The first tuples, which learned borders and the marks of large values come from."""
 _LARGE_SHARE = 0.02
+_FEW, _SURE = 4, 6.0
+"""Of all tuples, one in so many is few; and how many deviations more than are wanted are looked for."""
 _TAME_SHARE = 0.1
 """Values are tame when a sample of this share of the stream can certify intervals without taking large ones apart."""
 _KEPT = {name: {"count", *CATALOGUE[name].parts} for name in MOMENT}  # a cell without values is told from one of 0
@@ -139,6 +142,11 @@ def accumulate_cost(aggregates: Sequence[Aggregate], costs: CostTable, *, groupe
     return price + costs.update * len(moments)
 
 
+def least_summary(n: int, costs: CostTable, rows: int) -> float:
+    """What any grid or sketch of n tuples costs at the least.  rows: of a sketch."""
+    return n * min(costs.update, costs.update_sketch(rows))
+
+
 def naive_cost(data: AggregateInput, costs: CostTable, matches: Sequence[int]) -> float:
     """The base of a budget: every tuple fed to every query.
 
@@ -159,12 +167,18 @@ def unit_hash(n: int, seed: int) -> Array:
     return units(np.arange(1, n + 1, dtype=np.uint64), seed)
 
 
-def in_random_order(n: int, seed: int) -> Array:
+def in_random_order(n: int, seed: int, most: int | None = None) -> Array:
     """The ordinals by their `unit_hash`, of equals the smaller first: int64 [n].  20 to 35 ns each.
 
+    most: how many are wanted, None: all; where these are few, they and some more come: 10 ns an ordinal.
     By the upper 32 bits in two passes, each of which sorts 16; what these leave alike is rare.
     """
     unit = unit_hash(n, seed)
+    if most is not None and _FEW * most < n:
+        some = np.flatnonzero(unit < (most + _SURE * (most + 1) ** 0.5) / n)
+        if some.shape[0] >= most:
+            first: Array = some[unit[some].argsort(kind="stable")]
+            return first
     upper = (unit * 2.0**32).astype(np.uint32)
     halves = [np.ascontiguousarray(((upper >> shift) & 0xFFFF).astype(np.uint16)) for shift in (0, 16)]
     order: Array = halves[0].argsort(kind="stable")

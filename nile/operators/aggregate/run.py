@@ -28,6 +28,7 @@ from nile.operators.aggregate.input import (
     in_random_order,
     is_tame,
     large_tuples,
+    least_summary,
     marks_of,
     naive_cost,
     unit_hash,
@@ -155,7 +156,8 @@ class AggregateRun:
         if not timed and (plan.method == "naive" or self.exact_cost == 0.0):
             self._naive()
             return
-        if timed or plan.method == "sample" or (plan.target is not None and plan.method == "auto"):
+        poor = self.granted < least_summary(data.n, plan.costs, ROWS)
+        if timed or plan.method == "sample" or (plan.method == "auto" and (poor or plan.target is not None)):
             self._sample()
             return
         exact = self._cut_grid() if plan.borders in ("auto", "predicates") else None
@@ -192,13 +194,13 @@ class AggregateRun:
     def _sample(self) -> None:
         self.method = "sample"
         data = self.data
-        order = in_random_order(data.n, self.plan.seed)
         zones = np.append(np.arange(0, data.n, self.plan.zone), data.n)
         large, marks = None, None
         if self._left is None and self._watches():
             marks = marks_of(data)
             large = large_tuples(data, marks)
             self.spent_summary = self.plan.costs.scan * data.n * len(data.measures)
+        order = in_random_order(data.n, self.plan.seed, self._most(large))
         self.readers = [
             stream_reader(data, scope, self._prices, order, zones, large, marks, self._ruled_out(scope))
             for scope in data.scopes
@@ -209,6 +211,12 @@ class AggregateRun:
                 reader.read_while(part_of(self._left, len(self.readers) - n), self._each)
         if self.plan.target is None and self._left is None:
             self._share_out(self.granted - self.spent)
+
+    def _most(self, large: Array | None) -> int | None:
+        """How many tuples of the stream are drawn at the most; None where that is not known before."""
+        whole = all((scope.first, scope.last) == (0, self.data.n) for scope in self.data.scopes)
+        known = whole and all(each is None for each in (large, self.data.summary, self.plan.target, self._left))
+        return int(self.granted / max(1e-9, min(self._prices.test, self._prices.take))) + 1 if known else None
 
     def _ruled_out(self, scope: Scope) -> Array | None:
         """Where the shared summary tells a query not to look; what was asked of it is paid."""

@@ -132,12 +132,14 @@ def scope_of(
 ) -> Scope:
     """Take a query's conditions apart.
 
-    batch: the stream's columns [n]; values: the distinct values of column `on`; interval: the ordinals that
-    `between` and the window leave.  A part over time that holds on no single interval is tested tuple by tuple.
+    batch: the stream's columns [n]; values: the distinct values of column `on`, None: they were not told apart, and
+    its conditions are tested tuple by tuple; interval: the ordinals that `between` and the window leave.  A part over
+    time that holds on no single interval is tested tuple by tuple.
     """
     first, last = interval
     told = "" if first < last or ts.shape[0] == 0 else "its time range holds no tuple of the stream"
     passes: Array | None = None
+    own: Array | None = None
     residual: Array | None = None
     ranged = True
     for part in parts:
@@ -154,9 +156,12 @@ def scope_of(
             continue
         else:
             mask = _mask(part, batch)
+            if part.columns == (on,):
+                own = mask if own is None else own & mask
         residual = mask if residual is None else residual & mask
     told = contradiction(parts, batch.schema) or told
-    if not told and passes is not None and not passes.any():
+    found = own if passes is None else passes
+    if not told and found is not None and ts.shape[0] and not found.any():
         told = f"no value of '{on}' satisfies its conditions"
     if not told and first >= last and ts.shape[0]:
         told = "its time range holds no tuple of the stream"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,16 +30,23 @@ class Asked:
     """A run's input with the labels that turn its numbers back into values.
 
     labels: for each measure, its distinct values by code (None where codes are not needed).  by: names and,
-    for each, one value a group.  on: the grid's column, None without one.
+    for each, one value a group.  on: the grid's column, None without one.  coded: makes the same with that column's
+    values told apart, where they were not and a run under more budget may ask for them.
     """
 
     def __init__(
-        self, data: AggregateInput, labels: list[pa.Array | None], by: dict[str, pa.Array], on: str | None
+        self,
+        data: AggregateInput,
+        labels: list[pa.Array | None],
+        by: dict[str, pa.Array],
+        on: str | None,
+        coded: Callable[[], Asked] | None = None,
     ) -> None:
         self.data = data
         self.labels = labels
         self.by = by
         self.on = on
+        self.coded = coded
 
 
 def prepare(
@@ -61,7 +68,8 @@ def prepare(
     that most queries restrict; coded: whether that column's values are told apart, which no plain sample asks for.
     """
     batch, ts = columns.batch, columns.ts
-    on = grid_column(queries, time) if coded else None
+    restricted = grid_column(queries, time)
+    on = restricted if coded else None
     code: Array | None = None
     rank: Array | None = None
     hashes: Array | None = None
@@ -82,8 +90,7 @@ def prepare(
         parts = conjuncts(conditions)
         scopes.append(
             scope_of(
-                name, parts, batch, ts, time=time, on=on if values is not None else None, values=values,
-                interval=interval, covered=covered,
+                name, parts, batch, ts, time=time, on=restricted, values=values, interval=interval, covered=covered,
             )
         )  # fmt: skip
     group, groups, labels_by = grouped(by, columns, where)
