@@ -26,6 +26,7 @@ from nile.operators.inputs.pair_windows import PairWindows
 from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
+from nile.operators.join.planned import plan_told
 from nile.operators.multiway.multiway import METHODS
 from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
@@ -386,7 +387,7 @@ class BoundJoin:
 
     def _guiding(self, plan: JoinPlan, *, has_grid: bool) -> list[str]:
         """What EXPLAIN says of the guide.  has_grid: whether the join keeps a grid of its own."""
-        spec, lines = plan.spec, []
+        spec, lines = plan.spec, plan_told(plan) if self.is_pair else []
         if self.guide == AUTO:
             lines.append(f"  {choose_guide(spec, plan.costs, plan.preference, streams=len(self.places))}")
         if has_grid:

@@ -114,7 +114,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             self._join, running = whole, whole.run(weakly(self._with_rows))
         else:
             given, lent = without_partners(joined, plan, summaries), lent_grids(joined, plan, summaries)
-            join = PromisingJoin(plan, given, batch_rows=batch_rows, lent=lent)
+            join = PromisingJoin(plan, given, batch_rows=batch_rows, lent=lent, ahead=True)
             metered = MeteredRun(join, speed=speed, draws=join.sampler is not None, clock=clock)
             self._join, running = join, join.run() if plan.budget.unit == "fraction" else metered
         super().__init__(
@@ -338,8 +338,8 @@ class ComingAnswer(JoinAnswer):
     """The pairs of two streams that have to be waited for, as these come: of each piece that was read, what is known.
 
     They are those of the operator that takes tuples one by one (`using(costs="engine")`) over the same streams (under
-    the whole budget those of the exact join, the pairs of one arrival in another order); a
-    sample is drawn as standing queries draw theirs, at rates that follow what is granted.  What tells of the whole
+    the whole budget those of the exact join, the pairs of one arrival in another order), as standing queries have it:
+    no key is counted ahead, and a sample is drawn at rates that follow what is granted.  What tells of the whole
     join, such as `accounting`, waits for the streams' ends; `close` lets go of them before.  Kept: the streams, and
     what was found, up to a share of the machine's memory.
     """

@@ -114,6 +114,16 @@ def test_desc_by_countsketch_finds_as_many_pairs_as_any_opponent(name: str) -> N
     assert own >= max(pairs_found(joined, exact, 0.2, 8, method=other, preference="desc") for other in others)
 
 
+@pytest.mark.parametrize("name", ["late heavy key", "many keys", "unique on one side", "sessions", "few keys"])
+def test_desc_by_directory_finds_as_many_pairs_as_who_is_told_what_each_key_costs(name: str) -> None:
+    """Its whole grant is there at first, as theirs is; where it came with the tuples a quarter of it was left."""
+    joined = made(name, 4_000, seed=3)
+    exact = exact_pairs(joined)
+    for budget in (0.01, 0.05, 0.5):
+        own = pairs_found(joined, exact, budget, 4, preference="desc")
+        assert own >= pairs_found(joined, exact, budget, 4, method="hash-keys", preference="desc")
+
+
 def test_zones_turn_for_a_small_part_of_the_grant_under_desc_without_fade_alone() -> None:
     joined = made("one key is half", 4_000)
     turned = {}

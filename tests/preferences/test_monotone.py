@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thinning import thinned
 from workload_join import SECOND, joinable
@@ -67,6 +67,8 @@ def test_desc_never_finds_fewer_pairs(name: str) -> None:
     assert never_falls(numbers(made(name, 4_000, seed=5), "desc", 11))
 
 
+@example(seed=17_708, n=1_500, keys=5, window=5)
+@example(seed=1_594, n=1_500, keys=5, window=5)
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**32), n=st.integers(1_500, 4_000), keys=st.sampled_from((5, 40, 300, 3_000)),

@@ -114,14 +114,15 @@ def _paired(joined: Joinable) -> set[tuple[int, int]]:
     return workload_join.brute_force(joined)
 
 
-def _pairs(joined: Joinable, name: str, plan: JoinPlan, **lacks: str) -> Case:
+def _pairs(joined: Joinable, name: str, plan: JoinPlan, *, ahead: bool = False, **lacks: str) -> Case:
     def make(asked: JoinPlan, rows: int) -> PromisingJoin:
-        return PromisingJoin(asked, _given(joined, asked.costs, ranges=asked.output == "ranges"), batch_rows=rows)
+        data = _given(joined, asked.costs, ranges=asked.output == "ranges")
+        return PromisingJoin(asked, data, batch_rows=rows, ahead=ahead)
 
     arrivals = len(joined.left) + len(joined.right)
     return Case(
         name, plan, make, _pair_rows, _pair_members, lambda: set(_paired(joined)), arrivals, _pair_weights,
-        lacks, (lambda: (LiveJoin(plan), joined.streams)) if plan.method == "nile" else None,
+        lacks, (lambda: (LiveJoin(plan), joined.streams)) if plan.method == "nile" and not ahead else None,
     )  # fmt: skip
 
 
@@ -250,6 +251,11 @@ def _cases() -> Iterator[Case]:
         among, summary = (crowded, {"columns": 32}) if preference == "asc" else (three, {})
         asked = plan(WINDOW, 0.3, guide=guide, preference=preference, output=output, seed=5, summary=summary)
         yield _combinations(among, f"three streams, {preference}, {guide}, {output}", asked)
+    rare = workload_join.joinable(9, n=2_100, keys=4_000, window=WINDOW)
+    for preference, costs, fraction in itertools.product(("desc", "asc"), (ENGINE, MEMORY), (0.02, 0.3)):
+        asked = plan(WINDOW, fraction, guide="directory", preference=preference, costs=costs, seed=5)
+        among = two if preference == "desc" else rare
+        yield _pairs(among, f"two streams, planned ahead, {preference}, {costs.name}, {fraction}", asked, ahead=True)
     for output in OUTPUTS:  # a budget of all of it: the plain probe, and ranges by counts
         lacks = {"zero": "it asks no guide"}
         yield _pairs(two, f"two streams, all of the budget, {output}", plan(WINDOW, 1.0, output=output), **lacks)

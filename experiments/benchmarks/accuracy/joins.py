@@ -53,7 +53,7 @@ def plan_of(given: Workload, fraction: float, costs: CostTable, *, seed: int = 0
 
 def run(plan: JoinPlan, joined: Joinable) -> tuple[PromisingJoin, Outputs]:
     """A run to its end and all its outputs."""
-    join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"))
+    join = PromisingJoin(plan, joined.input(plan.costs, ranges=plan.output == "ranges"), ahead=True)
     parts = list(join.run())
     none = [Outputs(left=np.zeros(0, np.int64), right=np.zeros(0, np.int64), weight=np.zeros(0))]
     return join, Outputs(

@@ -18,6 +18,7 @@ from nile.operators.common.ruling import after_asking
 from nile.operators.common.start import UNIT, initial_state, shared_state
 from nile.operators.join.follower import Follower, expect
 from nile.operators.join.outcome import expanded, figures_of
+from nile.operators.join.planned import Planned, is_planned
 from nile.operators.join.range_probe import RangeProbe, is_counted
 from nile.operators.join.runners import runner_of
 from nile.operators.join.sampler import Sampler, is_sampled
@@ -54,7 +55,8 @@ class PromisingJoin(Granting):
     however the input is cut into batches.  An input that comes as it goes is empty at first, and pushed (`push`).
     kept: the streams, where others keep them: it probes them, inserts nothing and is charged for nothing but probes; a
     stream may be ahead of it, and what comes after the tuple that probes does not show.  lent: grids that have counted
-    both streams whole, asked in place of grids of its own (`SummaryManager.lent`).
+    both streams whole, asked in place of grids of its own (`SummaryManager.lent`).  ahead: the input is there whole and
+    nobody else grants, so that keys may be counted before the first tuple (`is_planned`).
     """
 
     _ranges: RangeProbe | None = None
@@ -63,7 +65,7 @@ class PromisingJoin(Granting):
 
     def __init__(
         self, plan: JoinPlan, data: JoinInput, *, batch_rows: int = 65_536, kept: tuple[Kept, Kept] | None = None,
-        lent: tuple[Side, ...] | None = None,
+        lent: tuple[Side, ...] | None = None, ahead: bool = False,
     ) -> None:  # fmt: skip
         self.plan = plan
         self.data = data
@@ -87,7 +89,12 @@ class PromisingJoin(Granting):
             self._ranges = RangeProbe(data)
         if kept is None and data.order.shape[0] and is_sampled(plan):
             self.sampler = Sampler(plan, data, self.state, self._grant, lent)
-        self._runner = self.sampler or runner_of(plan, self.stores, self.state, data, self._grant)
+        planned = ahead and kept is None and is_planned(plan, data)
+        self._runner = self.sampler or (
+            Planned(plan, data, self.state, self._grant, self.stores[0].side.gran[:, ga.SPAN])
+            if planned
+            else runner_of(plan, self.stores, self.state, data, self._grant)
+        )
         self._queue: Any = None
         self._fronts = np.zeros((data.keys if plan.is_exact and self._ranges is None else 0, 2), np.int64)
         self._out = st.Output(

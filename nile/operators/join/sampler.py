@@ -19,8 +19,7 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
-from nile.operators.join.cells import cells_of_plan, set_off
-from nile.operators.join.spending import kept_back, planned_from
+from nile.operators.join.spending import cells_of_plan, kept_back, planned_from, set_off
 from nile.preferences import state as st
 from nile.preferences.phases import two_phases
 from nile.preferences.strata import FIRM, SLOTS, Strata, best_strata, sizes_of

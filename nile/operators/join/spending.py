@@ -1,4 +1,7 @@
-"""What a sampled join plans to spend, and where: from each part of its input on, and what is to be left at the end."""
+"""What a sampled join plans to spend, and where: from each part of its input on, and what is to be left at the end.
+
+And what a sample in two phases keeps besides: its cells, one for each group of strata and kind of age.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from nile.preferences.phases import Phases, cells_of
 
-__all__ = ["BLOCKS", "kept_back", "planned_from"]
+__all__ = ["BLOCKS", "cells_of_plan", "kept_back", "planned_from", "set_off"]
 
 Array = np.ndarray[Any, Any]
 BLOCKS = 256
 """Parts of the input of which each knows what is planned to be spent in it."""
 
 _SURELY = 3.0  # standard deviations
+_GOLDEN = 0.6180339887498949
 
 
 def kept_back(taking: float, emitting: float, scanning: float | None, lines: int, cells: int) -> float:
@@ -48,3 +53,27 @@ def planned_from(
     reached = np.concatenate([[0.0], np.cumsum(by_tuple + by_pair)])
     kept = np.concatenate([[0.0], np.cumsum(held)])
     return reached[-1] - reached[places], kept[-1] - np.interp(places, np.append(0, ends), kept)
+
+
+def cells_of_plan(phases: Phases | None, reach: float) -> dict[str, Array]:
+    """The fields `share`, `of`, `cells` and `thin` of `nile.operators.join.sampling.Sampling`.
+
+    reach: the most, in ns, that the tuples of a pair lie apart.
+    """
+    if phases is None:
+        none = np.zeros(0)
+        return {"share": np.zeros((0, 0)), "of": np.zeros((0, 2), np.int64), "cells": none, "thin": np.zeros(5)}
+    group, ages = cells_of(phases.pairs)
+    first = np.cumsum(ages) - ages
+    thin = np.array([0.0, 1.0 / (max(1.0, reach) + 1.0), 1.0, 0.0, 0.0])
+    return {
+        "share": phases.share,
+        "of": np.column_stack([first[group], ages[group]]),
+        "cells": np.zeros(ages.sum()),
+        "thin": thin,
+    }
+
+
+def set_off(cells: Array, luck: float) -> None:
+    """How far each cell is towards its first pair: anywhere, evenly, so that each pair has just its probability."""
+    cells[:] = (luck + np.arange(cells.shape[0]) * _GOLDEN) % 1.0
