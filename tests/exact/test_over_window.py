@@ -189,7 +189,6 @@ def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, win
     for plan in _plans(window):
         one = Pipeline(plan)
         monkeypatch.setattr(over_window, "_PIECE", 1)
-        monkeypatch.setattr(over_window, "_PAIRS", 1)
         two = Pipeline(plan, threads=4)
         for ts, rows in _pushes(3):
             assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
@@ -271,6 +270,7 @@ def test_what_would_take_more_bytes_stays_in_batches() -> None:
 
 def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from nile.exact.pipeline import over_window_kernels as compiled
+    from nile.exact.state import line_kernels
 
     class Twin:
         NULL_KEY, NO_NUMBER, EMPTIED = compiled.NULL_KEY, compiled.NO_NUMBER, compiled.EMPTIED
@@ -279,20 +279,24 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         tell_part = staticmethod(compiled.tell_part.py_func)
         rows_told = staticmethod(compiled.rows_told.py_func)
         forget = staticmethod(compiled.forget.py_func)
-        leaving = staticmethod(compiled.leaving.py_func)
-        pass_by = staticmethod(compiled.pass_by.py_func)
 
-    inner = ("_due", "_changes", "_counts_rows", "tell_part", "forget")
+    class Lines:
+        leaving = staticmethod(line_kernels.leaving.py_func)
+        pass_by = staticmethod(line_kernels.pass_by.py_func)
+
+    inner = ("due", "_at", "_changes", "_counts_rows", "tell_part", "forget")
     for plan in _plans(9):
         outs = []
         for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
+                patched.setattr(over_window, "lines", Lines if kernels is Twin else line_kernels)
+                if kernels is Twin:
+                    patched.setattr(line_kernels, "due", line_kernels.due.py_func)
                 for name in inner if kernels is Twin else ():  # what they call is Python, too
                     patched.setattr(compiled, name, getattr(compiled, name).py_func)
                 if threads > 1:
                     patched.setattr(over_window, "_PIECE", 1)
-                    patched.setattr(over_window, "_PAIRS", 1)
                 pipeline = Pipeline(plan, threads=threads)
                 found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
                 outs.append((told(found), bytes_of(pipeline)))

@@ -192,14 +192,12 @@ class Grouping(Stateful):
 
     def _numbered(
         self, cuts: Sequence[int], ts: Array, weight: Array, codes: Array, begins: Array, touch: Array,
-        of_pairs: Sequence[Array], first: Callable[[int], None] | None = None,
+        of_pairs: Sequence[Array],
     ) -> tuple[int, int]:  # fmt: skip
-        """As `number_pairs`, by threads, of which each has what is between two cuts; first: what makes that."""
+        """As `number_pairs`, by threads, of which each has what is between two cuts."""
         many = [(0, 0)] * (len(cuts) - 1)
 
         def number(k: int) -> None:
-            if first is not None:
-                first(k)
             own = slice(cuts[k], cuts[k + 1])
             mark = np.full_like(self._mark, -1) if k else self._mark
             told = [each[own] for each in (begins, touch, *of_pairs)]

@@ -8,6 +8,7 @@ of them, or for tuples that are taken back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ import numpy as np
 
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.pipeline.figures import Counted as Below
-from nile.exact.pipeline.group import Grouping, instants_cut
+from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.schedule import Clock, Delta, Stateful, empty
 from nile.exact.pipeline.setops import Bag
 from nile.exact.pipeline.sources.leaf import Stream
@@ -35,12 +36,11 @@ from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, T
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
+lines: Any = arrow.Late("nile.exact.state.line_kernels")
 grouping_kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
 _PIECE = 1 << 14
 """Tuples that come in a step from which on a thread of their own is worth having."""
-_PAIRS = 1 << 14
-"""Groups that instants touch from which on a thread of their own is worth having to tell of them."""
 _NO_CODES = np.zeros(0, np.int64)
 _NO_KEYS = np.zeros((0, 0), np.int64)
 _NO_TABLE = np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64)
@@ -72,21 +72,9 @@ class OverWindow(Grouping):
 
     HELD: ClassVar[tuple[str, ...]] = ("_stream",)
     DERIVED: ClassVar[tuple[str, ...]] = (
-        "_below",
-        "_window",
-        "_latest",
-        "_line",
-        "_parts",
-        "_width",
-        "_asked",
-        "_read_as",
-        "_tally",
-        "_place",
-        "_scratch",
-        "_direct",
-        "_plain",
-        "_numbers",
-    )
+        "_below", "_window", "_latest", "_line", "_parts", "_width", "_asked", "_read_as", "_tally", "_place",
+        "_scratch", "_direct", "_plain", "_numbers",
+    )  # fmt: skip
 
     def __init__(self, clock: Clock, plan: Group, below: Below, stream: Stream) -> None:
         super().__init__(clock, plan, below)
@@ -153,7 +141,7 @@ class OverWindow(Grouping):
         below.negative += gone
         if self._tally is not None:
             self._tally.now = self._counts  # the same, counted once
-        if self._parts:
+        if self._parts and scratch.orders is None:
             view = scratch.views.get((n, held))
             if view is None:
                 view = scratch.views[n, held] = self._viewed(n, held, scratch)
@@ -236,46 +224,65 @@ class OverWindow(Grouping):
         return self._codes(table, rows, encode), words
 
     def _slid_abreast(self, threads: int, to: int, ts: Array, rows: Any) -> tuple[int, int, Scratch]:
-        """As `_slid`, by threads, of which each has whole instants."""
+        """As `_slid`, by threads, of which each has whole instants; and what states make of it, by threads of which
+        each has whole groups.
+        """
         line, table, come = self._line, self._table, ts.shape[0]
         assert table is not None
         codes, words = self._worded(table, rows)
         self._make_room(table.room)
         window = line.held, line.first, line.until, ts, self._window
-        gone = int(kernels.leaving(to + 1, *window))
+        gone = int(lines.leaving(to + 1, *window))
         n = come + gone
         instants = [int(ts[each.start]) for each in pieces_of(come, threads)[1:]]
-        cuts = [(int(ts.searchsorted(at)), min(gone, int(kernels.leaving(at, *window)))) for at in instants]
+        cuts = [(int(ts.searchsorted(at)), min(gone, int(lines.leaving(at, *window)))) for at in instants]
         cuts = sorted({(0, 0), *cuts, (come, gone)})
+        parts = 1 << (threads.bit_length() - 1)
         scratch = Scratch(n, line.encoder.width, self._width)
-        at, began = roomy(n), roomy(n + 1)
-        touch, pairs = scratch.tuples[2], scratch.pairs
-        nulls = [False] * (len(cuts) - 1)
+        places = np.empty((len(cuts) - 1, 3, parts + 1), np.int64)
+        found: list[Any] = [None] * len(places)
 
         def pass_by(k: int) -> None:
             (comes, leaves), (come_end, leave_end) = cuts[k : k + 2]
-            nulls[k] = kernels.pass_by(
+            held, null = lines.pass_by(
                 comes, come_end, leaves, leave_end, self._window, ts, codes, words, line.until, line.codes, line.words,
-                line.nulls, line.first, line.held, at, scratch.tuples, scratch.signs, scratch.taken,
+                line.nulls, line.first, line.held, parts - 1, np.full_like(self._mark, -1) if k else self._mark,
+                scratch.tuples, scratch.signs, scratch.taken, scratch.pairs, scratch.codes, places[k],
             )  # fmt: skip
+            begin, end = comes + leaves, come_end + leave_end
+            spans = [state.span(scratch.taken[word, begin:end]) for state, _, word, _ in self._parts]
+            found[k] = scratch.codes[begin : begin + held], null, spans
 
-        of_pairs = [pairs[row] for row in (0, 1, 3, 4, 5)]
-        places = [comes + leaves for comes, leaves in cuts]
-        runs, held = self._numbered(places, at, scratch.tuples[1], scratch.tuples[0], began, touch, of_pairs, pass_by)
-        began[runs] = n
-        scratch.runs = began[: runs + 1], touch[:runs]
-        _, group, before, after, first, _ = (row[:held] for row in pairs)
-        grouping_kernels.count_pairs(group, before, after, first, self._counts, self._births, self._born)
+        together([partial(pass_by, k) for k in range(len(found))])
+        scratch.orders, nulls = [order for order, *_ in found], any(null for _, null, _ in found)
+        for at, (state, *_) in enumerate(self._parts):
+            state.ready(table.room, [spans[at] for *_, spans in found])
+
+        def note(part: int) -> None:
+            for piece in places:
+                (begin, end), pairs = piece[0, part : part + 2].tolist(), int(piece[2, part])
+                self._noted(slice(begin, end), slice(begin, begin + pairs), scratch, nulls=nulls)
+
+        together([partial(note, part) for part in range(parts)])
         self._born += n
         scratch.later(lambda: line.pass_on(gone, np.add(ts, self._window + 1, out=roomy(come)), codes, words))
-        self._place[3] = any(nulls)
-        return n, held, scratch
+        return n, sum(order.shape[0] for order in scratch.orders), scratch
+
+    def _noted(self, own: slice, of_pairs: slice, scratch: Scratch, *, nulls: bool) -> None:
+        """Count some tuples, and what pairs they touch, which no other thread has, and have states take them in."""
+        _, group, before, after, first, last = scratch.pairs[:, of_pairs]
+        grouping_kernels.count_pairs(group, before, after, before, self._counts, self._births, self._born)
+        sign, codes, touch, taken = scratch.signs[own], scratch.tuples[0, own], scratch.tuples[2, own], scratch.taken
+        touches = Touches(sign, sign, codes, _NO_CODES, touch, first, last, 0)
+        numbers, everything = scratch.numbers[:, :, of_pairs], everyone(sign.shape[0])
+        for state, at, word, column in self._parts:
+            there = self._line.encoder.valid(taken[:, own], column) if nulls and column >= 0 else everything
+            state.note(touches, taken[word, own], there, state.places(*numbers[:, at : at + state.width]))
 
     def _viewed(self, n: int, held: int, scratch: Scratch) -> View:
         """What states are given of so many tuples and pairs in scratch."""
         tuples, pairs, numbers = scratch.tuples[:, :n], scratch.pairs[:, :held], scratch.numbers[:, :, :held]
-        begins, touch = scratch.runs or (_NO_CODES, tuples[2])
-        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], begins, touch, pairs[4], pairs[5], 0)
+        touches = Touches(scratch.signs[:n], tuples[1], tuples[0], _NO_CODES, tuples[2], pairs[4], pairs[5], 0)
         parts = [
             (state, scratch.taken[word, :n], column, state.places(*numbers[:, at : at + state.width]))
             for state, at, word, column in self._parts
@@ -293,10 +300,10 @@ class OverWindow(Grouping):
         old, new = scratch.sides
         given = old, new, table is not None, mask, self._read_as
         beyond = 0 if self._plain else self._width
-        pieces = useful(self.clock.threads, held, _PAIRS) if scratch.runs is not None else 1
+        orders = scratch.orders
         while True:  # where numbers alone do not tell all, once more with what they were read from
-            if pieces > 1:
-                n, gone, odd, out, sign = self._told_abreast(pieces, held, scratch, numbers + beyond, tables[0], given)
+            if orders is not None:
+                n, gone, odd, out, sign = self._told_abreast(orders, scratch, numbers + beyond, tables[0], given)
             else:
                 sign = roomy(2 * held, np.int8)
                 out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
@@ -307,8 +314,8 @@ class OverWindow(Grouping):
                 break
             beyond = self._width
         scratch.end()
-        if pieces > 1 and table is not None and odd & kernels.EMPTIED:
-            kernels.forget(held, scratch.pairs, self._counts, *tables[1:], scratch.empty)
+        for order in orders or () if odd & kernels.EMPTIED else ():
+            kernels.forget(order.shape[0], scratch.pairs, self._counts, *tables[1:], scratch.empty, order)
         if not n:
             return empty(self.schema)
         if n < sign.shape[0]:
@@ -335,35 +342,35 @@ class OverWindow(Grouping):
         return Delta(ts, sign, Columns(columns, self.schema, n), None, None, gone)
 
     def _told_abreast(
-        self, pieces: int, held: int, scratch: Scratch, rows: int, kept: Array, given: tuple[Any, ...]
+        self, orders: Sequence[Array], scratch: Scratch, rows: int, kept: Array, given: tuple[Any, ...]
     ) -> tuple[int, int, int, Array, Array]:
         """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
         pairs, (old, new, keyed, mask, asked) = scratch.pairs, given
-        cuts = instants_cut(pairs[0, :held], pieces)
+        held = [order.shape[0] for order in orders]
 
         def rows_of(k: int) -> int:
-            return int(kernels.rows_told(cuts[k], cuts[k + 1], pairs, old, new, keyed, asked))
+            return int(kernels.rows_told(held[k], pairs, old, new, keyed, asked, orders[k]))
 
         # The first tells what ends where the second begins, so how much that is nobody else has to know.
-        begins = [0, *accumulate(map(rows_of, range(1, len(cuts) - 2)), initial=2 * cuts[1])]
-        room = begins[-1] + 2 * (held - cuts[-2])
-        out, signs = roomy(rows * room + begins[1]), roomy(room, np.int8)
-        told: list[tuple[int, int, int]] = [(0, 0, 0)] * (len(cuts) - 1)
+        last = len(held) - 1
+        begins = [0, *accumulate(map(rows_of, range(1, last)), initial=2 * held[0])][: len(held)]
+        room = begins[-1] + 2 * held[-1]
+        out, signs = roomy(rows * room + 2 * held[0]), roomy(room, np.int8)
+        told: list[tuple[int, int, int]] = [(0, 0, 0)] * len(held)
+        empties = np.split(scratch.empty, np.cumsum(held))
 
         def tell(k: int) -> None:
-            if k == 0:
+            if k == 0 < last:
                 begins[0] = begins[1] - rows_of(0)
             places = out[: rows * room].reshape(rows, room)
             told[k] = kernels.tell_part(
-                cuts[k], cuts[k + 1], begins[k], pairs, old, new, keyed, mask, asked, kept, scratch.empty, places, signs
+                held[k], begins[k], pairs, old, new, keyed, mask, asked, kept, empties[k], places, signs, orders[k]
             )
-            if k == len(told) - 1:
+            if k == last:
                 scratch.end()
 
-        together([partial(tell, k) for k in range(len(told))])
-        odd = 0
-        for _, _, each in told:
-            odd |= each
+        together([partial(tell, k) for k in range(len(held))])
+        odd = int(np.bitwise_or.reduce([each for *_, each in told]))
         end, begin = told[-1][0], begins[0]
         out = out[begin : begin + rows * room].reshape(rows, room)
         return end - begin, sum(gone for _, gone, _ in told), odd, out, signs[begin:]

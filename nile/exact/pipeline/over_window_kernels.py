@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import inlined, kernel
+from nile.exact.state.line_kernels import due
 from nile.exact.state.rows_kernels import intern_words, release_codes
 from nile.exact.state.totals.states import DOUBLE, ROWS, WHOLE
 
@@ -38,15 +39,6 @@ END = 5  # the last
 NULL_KEY = 1  # a key that is null
 NO_NUMBER = 2  # a total of no values, or one beyond 64 bits
 EMPTIED = 4  # a group that has no rows left, if only for an instant
-
-
-@kernel
-def _due(k: int, held: int, first: int, until: Array, ts: Array, window: int) -> int:
-    """When the k-th of the rows held and those to come leaves."""
-    if k >= held:
-        return int(ts[k - held]) + window + 1
-    at = first + k
-    return int(until[at if at < until.shape[0] else at - until.shape[0]])
 
 
 @kernel
@@ -100,12 +92,12 @@ def slide(
         gone = 0
         most = held
         for i in range(come):
-            while gone < held + i and _due(gone, held, first, until, ts, window) <= ts[i]:
+            while gone < held + i and due(gone, held, first, until, ts, window) <= ts[i]:
                 gone += 1
             most = max(most, held + i + 1 - gone)
             for c in range(width, new_words.shape[1]):
                 some |= new_words[i, c]
-        while gone < held + come and _due(gone, held, first, until, ts, window) <= to:
+        while gone < held + come and due(gone, held, first, until, ts, window) <= to:
             gone += 1
         place[TUPLES] = come + gone
         place[MOST] = most
@@ -185,67 +177,6 @@ def slide(
     return n, touched
 
 
-@kernel
-def leaving(before: int, held: int, first: int, until: Array, ts: Array, window: int) -> int:
-    """How many of the rows held and those to come leave before an instant.  O(log n)."""
-    low = 0
-    high = held + ts.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if _due(middle, held, first, until, ts, window) < before:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def pass_by(
-    begin_come: int, end_come: int, begin_leave: int, end_leave: int, window: int, ts: Array, new_codes: Array,
-    new_words: Array, until: Array, codes: Array, words: Array, nulls: Array, first: int, held: int,
-    at: Array, tuples: Array, signs: Array, taken: Array,
-) -> bool:  # fmt: skip
-    """As `slide`, of some rows that come and some that leave (whole instants), which are written in their place among
-    all: nothing is counted, and the line stays as it is.  Whether any of them has a null.
-
-    at: int64 [room], when; all else as in `slide`.
-    """
-    size = until.shape[0]
-    width = words.shape[1]
-    masks = new_words.shape[1] - width
-    some = np.int64(0)
-    i = begin_come
-    k = begin_leave
-    for n in range(begin_come + begin_leave, end_come + end_leave):
-        leaves = k < end_leave
-        if leaves and i < end_come:
-            leaves = _due(k, held, first, until, ts, window) <= ts[i]  # of one instant what leaves is first
-        own = k - held if leaves else i
-        if leaves and own < 0:
-            place = first + k if first + k < size else first + k - size
-            at[n] = until[place]
-            tuples[CODE, n] = codes[place]
-            for c in range(width):
-                taken[c, n] = words[place, c]
-            for c in range(masks):
-                taken[width + c, n] = 0
-            for c in range(nulls.shape[1] if nulls.shape[0] > 0 else 0):
-                taken[width + (c >> 3), n] |= np.int64(nulls[place, c]) << (8 * (c & 7))
-        else:
-            at[n] = ts[own] + window + 1 if leaves else ts[own]
-            tuples[CODE, n] = new_codes[own]
-            for c in range(width + masks):
-                taken[c, n] = new_words[own, c]
-        for c in range(width, width + masks):
-            some |= taken[c, n]
-        tuples[WEIGHT, n] = signs[n] = -1 if leaves else 1
-        if leaves:
-            k += 1
-        else:
-            i += 1
-    return bool(some != 0)
-
-
 @inlined
 def _changes(k: int, pairs: Array, old: Array, new: Array, keyed: bool, counting: bool) -> bool:
     """Whether what is told of a pair's group is another row after it."""
@@ -266,12 +197,21 @@ def _counts_rows(asked: Array) -> bool:
     return counting
 
 
+@inlined
+def _at(order: Array | None, k: int) -> int:
+    """Where the k-th pair in time order is."""
+    return k if order is None else order[k]
+
+
 @kernel
-def rows_told(begin: int, end: int, pairs: Array, old: Array, new: Array, keyed: bool, asked: Array) -> int:
+def rows_told(
+    held: int, pairs: Array, old: Array, new: Array, keyed: bool, asked: Array, order: Array | None
+) -> int:  # fmt: skip
     """How many rows `tell_part` tells of these pairs."""
     counting = _counts_rows(asked)
     rows = 0
-    for k in range(begin, end):
+    for j in range(held):
+        k = _at(order, j)
         if _changes(k, pairs, old, new, keyed, counting):
             rows += 1 if not keyed or pairs[BEFORE, k] > 0 else 0
             rows += 1 if not keyed or pairs[AFTER, k] > 0 else 0
@@ -280,8 +220,7 @@ def rows_told(begin: int, end: int, pairs: Array, old: Array, new: Array, keyed:
 
 @kernel
 def tell_part(
-    begin: int,
-    last: int,
+    held: int,
     at: int,
     pairs: Array,
     old: Array,
@@ -293,9 +232,10 @@ def tell_part(
     empty: Array,
     out: Array,
     signs: Array,
+    order: Array | None,
 ) -> tuple[int, int, int]:
-    """As `tell`, of the pairs from begin to before last, whole instants, whose rows are written from `at` on: one past
-    the last of them, how many go, and ODD; no group is forgotten.
+    """As `tell`, of whole instants, whose rows are written from `at` on: one past the last of them, how many go, and
+    ODD; no group is forgotten.  order: int64 [held], where each pair is, None: they are in time order.
     """
     width = kept.shape[1] if keyed else 0
     numbers = 1 + width + asked.shape[0]
@@ -304,20 +244,23 @@ def tell_part(
     written = at
     gone = 0
     odd = 0
-    i = begin
-    while i < last:
+    i = 0
+    while i < held:
         end = i
-        while end < last and pairs[AT, end] == pairs[AT, i]:
-            empty[end] = _changes(end, pairs, old, new, keyed, counting)
-            odd |= EMPTIED if pairs[AFTER, end] == 0 else 0
+        now = pairs[AT, _at(order, i)]
+        while end < held and pairs[AT, _at(order, end)] == now:
+            k = _at(order, end)
+            empty[end] = _changes(k, pairs, old, new, keyed, counting)
+            odd |= EMPTIED if pairs[AFTER, k] == 0 else 0
             end += 1
         for turn in range(2):
             source = old if turn == 0 else new
             rows = BEFORE if turn == 0 else AFTER
-            for k in range(i, end):
-                if empty[k] == 0 or (keyed and pairs[rows, k] <= 0):
+            for j in range(i, end):
+                k = _at(order, j)
+                if empty[j] == 0 or (keyed and pairs[rows, k] <= 0):
                     continue
-                out[0, written] = pairs[AT, k]
+                out[0, written] = now
                 code = pairs[GROUP, k]
                 for c in range(width):
                     word = kept[code, c]
@@ -377,19 +320,21 @@ def tell(
     it has room for them; signs: int8 [2 held].  Of one instant the rows that go stand before those that come.  Told
     twice it tells the same.  O(1) a pair.
     """
-    told = tell_part(0, held, 0, pairs, old, new, keyed, mask_from, asked, kept, empty, out, signs)
+    told = tell_part(held, 0, pairs, old, new, keyed, mask_from, asked, kept, empty, out, signs, None)
     if keyed and told[2] & EMPTIED:
-        forget(held, pairs, counts, index, hashes, free, meta, empty)
+        forget(held, pairs, counts, index, hashes, free, meta, empty, None)
     return told
 
 
 @kernel
 def forget(
-    held: int, pairs: Array, counts: Array, index: Array, hashes: Array, free: Array, meta: Array, empty: Array
-) -> None:
-    """Forget the groups of pairs that have no rows left, as of `tell`."""
+    held: int, pairs: Array, counts: Array, index: Array, hashes: Array, free: Array, meta: Array, empty: Array,
+    order: Array | None,
+) -> None:  # fmt: skip
+    """Forget the groups of pairs that have no rows left, as of `tell`; order: as of `tell_part`."""
     many = 0
-    for k in range(held):
+    for j in range(held):
+        k = _at(order, j)
         if counts[pairs[GROUP, k]] == 0:
             empty[many] = pairs[GROUP, k]
             many += 1

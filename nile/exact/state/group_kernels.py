@@ -63,14 +63,15 @@ def count_pairs(
 ) -> None:
     """How many rows the group of each pair has before and after, int64 [pairs]; `after` is how many more until then.
 
-    counts, births: int64 [groups], rows of each and the number of the tuple that made it appear; born: of the first
-    tuple.
+    first: of each pair, its first tuple, which may stand in `before`; counts, births: int64 [groups], rows of each and
+    the number of the tuple that made it appear; born: of the first tuple.
     """
     for k in range(touch_code.shape[0]):
         code = touch_code[k]
+        number = first[k]
         before[k] = counts[code]
         if counts[code] == 0:
-            births[code] = born + first[k]
+            births[code] = born + number
         counts[code] += after[k]
         after[k] = counts[code]
 

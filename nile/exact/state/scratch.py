@@ -25,7 +25,7 @@ class Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
     DERIVED: ClassVar = (
-        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "runs", "_rest",
+        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "orders", "_rest",
     )  # fmt: skip
 
     def __init__(self, room: int, words: int, width: int) -> None:
@@ -38,8 +38,8 @@ class Scratch:
         self.sides = self.numbers[0], self.numbers[1]
         self.empty = roomy(room)
         self.views: dict[tuple[int, int], View] = {}
-        self.runs: tuple[Array, Array] | None = None
-        """Begins and pairs of runs of tuples, where these were found as of any input."""
+        self.orders: list[Array] | None = None
+        """Of each thread that had some instants, where its pairs are, in time order; None: there were no threads."""
         self._rest: list[Callable[[], None]] = []
 
     def later(self, rest: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ Every state reads, for each pair (instant, group) that changed, its value before
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -149,6 +149,15 @@ class Linear(State):
         """int64 [width, pairs] each, as `note` writes to them."""
         return *old, *new
 
+    def span(self, words: Array) -> tuple[int, int]:  # noqa: ARG002
+        """What `ready` has to know of words (int64 [n])."""
+        return 0, 0
+
+    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:
+        """Have room for groups below `room` and words of these spans: then threads may `note`, each of groups of its
+        own.
+        """
+
     @abstractmethod
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
         """Take tuples in, and say in places what each pair had before and after.
@@ -179,9 +188,11 @@ class Counted(Linear):
     def words(self, column: Any) -> Array:  # noqa: ARG002
         return _NONE
 
+    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:  # noqa: ARG002
+        self.now = grown(self.now, room)
+
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:  # noqa: ARG002
-        if self.now.shape[0] < touches.room:
-            self.now = grown(self.now, touches.room)
+        self.ready(touches.room, ())
         touches.work(
             counting.apply_counts,
             touches.weight, touches.codes, counted, *touches.runs, self.now, *places,

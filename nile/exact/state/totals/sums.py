@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +54,15 @@ class Summed(Linear):
         if not self._double:
             return *old, *new
         return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
+
+    def span(self, words: Array) -> tuple[int, int]:
+        return summing.exponents(words) if self._double else (0, 0)
+
+    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:
+        self._have_room(room)
+        if self._double:
+            least, most = min(low for low, _ in spans), max(high for _, high in spans)
+            self._digits, self._base = widened(self._digits, self._base, least, most)
 
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
         self._have_room(touches.room)
