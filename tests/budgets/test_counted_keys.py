@@ -11,7 +11,9 @@ import pytest
 from nile.answers.join_answer import JoinAnswer
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable, Loaded
+from nile.operators.strategies import looking
 from nile.operators.strategies.admitted import Kinds, few_around
+from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.forecast import Work
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES
@@ -147,3 +149,23 @@ def test_how_many_of_a_keys_pairs_are_outliers(cap: int) -> None:
                 # An arrival that more are before completes more pairs: each arrival counts for those that it completes.
                 told = float(few_around(np.array([float(n)]), alike, cap)[0])
                 assert told == pytest.approx(outliers / pairs, abs=0.06)
+
+
+def test_pairs_of_heavy_keys_are_foretold_where_light_ones_share_their_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "_FINEST", 12)
+    rng = np.random.default_rng(6)
+    light, heavy = rng.integers(100, 200_000, (2, 90_000)), rng.integers(0, 100, (2, 6_000))
+    first, second = (rng.permutation(np.concatenate(each)) for each in zip(light, heavy, strict=True))
+    look = Look(joinable((first, second), 50_000 * SECOND, "numbers"), 0)
+    assert look.distinct > 4 * (1 << look.finest)
+    admission, one = Kinds(look, 0).best(Work(look, PRICES), 3e6), np.ones(2)
+    came = look.admitted(admission.stratum, admission.level, (one, one), look.finest)
+    assert np.isin(np.arange(100), first[came.left.place]).mean() > 0.4
+    lists = came.listed
+    pairs = sum(
+        part.left.shape[0]
+        for part in KeyPairs(
+            lists, (look.joined.left.ts, look.joined.right.ts), look.window, look.joined.left_keys
+        ).written(1 << 60)
+    )
+    assert 0.6 < admission.pairs / pairs < 1.2

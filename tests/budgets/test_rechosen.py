@@ -62,7 +62,9 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("NILE_PRICES", "shipped")
     whole = ChainJoin.run
 
-    def run(joined: Joinable, preference: str, times: float, seed: int = 0) -> tuple[StrategyJoin, list[Outputs]]:
+    def run(
+        joined: Joinable, preference: str, times: float, seed: int = 0, slow: float = 0.0
+    ) -> tuple[StrategyJoin, list[Outputs]]:  # slow: of the time there is, in which pairs take ten times as long
         clock = Halting()
         join = StrategyJoin(plan_of(joined, preference, 1.0, seed), joined, clock)  # type: ignore[arg-type]
         parts = list(whole(ChainJoin(join.plan, joined)))
@@ -77,7 +79,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> Run:
                 for begin in range(0, len(part), 50):
                     at = slice(begin, begin + 50)
                     made = Outputs(left=part.left[at], right=part.right[at], weight=part.weight[at])
-                    clock.elapsed += each * len(made)
+                    clock.elapsed += each * len(made) * (10.0 if clock.elapsed < slow * grant else 1.0)
                     yield made
 
         monkeypatch.setattr(ChainJoin, "run", small)
@@ -116,6 +118,15 @@ def test_an_answer_that_is_done_in_time_is_not_re_chosen(slowly: Run) -> None:
         assert not join.rechosen
         assert join.total.certified
         assert len(pairs(parts)) == join.total.value
+
+
+def test_the_first_pairs_in_memory_that_is_handed_out_anew_tell_no_pace(slowly: Run) -> None:
+    joined = made(MANY, 600, 2)
+    for preference in ("desc", "weighted"):
+        join, parts = slowly(joined, preference, 0.4, slow=0.08)
+        assert not join.rechosen
+        assert len(pairs(parts)) == join.total.value
+        assert slowly(joined, preference, 1.5, slow=0.08)[0].rechosen
 
 
 @pytest.mark.parametrize("name", [MANY, "late heavy key", "zipf 1", "blow-up", "null keys"])

@@ -256,8 +256,8 @@ class Counted(Protocol):
         """Of pairs of tuples of a key, the share within the window."""
 
     @property
-    def pairs(self) -> float:
-        """About how many there are."""
+    def distinct(self) -> float:
+        """About how many keys there are."""
 
     def counted(self) -> tuple[Array, int]:
         """All tuples by slot, int32 [2, slots], and the binary logarithm of how many these are."""
@@ -277,12 +277,12 @@ class Kinds:
         kernels.kinds_of(seen, self._kinds, number, tuples)
         some = np.flatnonzero(number)
         left, right = tuples[:, some] / number[some]
-        wanted = left * right
         if cap:
-            wanted *= look.alike * few_around(left + right, look.alike, cap)
-        else:
-            wanted *= look.pairs / max(1.0, float(number[some] @ wanted))
-        best = np.flatnonzero(wanted)
+            wanted = look.alike * left * right * few_around(left + right, look.alike, cap)
+        else:  # but for what others make that share its slot, where most do
+            others = min(1.0, max(0.0, look.distinct / seen.shape[1] - 0.5)) * tuples.sum(axis=1) / seen.shape[1]
+            wanted = look.alike * np.maximum(0.0, left - others[0]) * np.maximum(0.0, right - others[1])
+        best = np.flatnonzero(left * right)
         best = best[np.argsort(-wanted[best] / (left + right)[best], kind="stable")]
         self._number, self._tuples, self._wanted = number[some][best], (left + right)[best], wanted[best]
         self._rank = np.full(number.shape[0], -1, np.int32)

@@ -45,7 +45,7 @@ _ALL = 0.995
 """Of what there is, from which on a part is taken for the whole at less cost."""
 _FINER, _SHARED = 0.4, 0.2
 """Of what is left for keys, what counting all tuples by slot may take: as much more is found of keys chosen by that;
-and where rare keys share slots."""
+and where keys share slots, which tells less of them."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -205,9 +205,9 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         admission, worth = sampled_keys(look, work, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
     else:
-        alone = look.distinct <= 1 << look.finest  # where they share slots that tells less of rare ones
-        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone or not asc else _SHARED) * left
-        passing, left = passing + finer * work.recounting, left - finer * work.recounting
+        alone = look.distinct <= 1 << look.finest
+        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone else _SHARED) * left
+        # Told as if keys were chosen by the look: those chosen by all counts are worth more than what counting takes.
         admission = replace(best_keys(weighed, work, left, counting=asc), finer=finer)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "rare keys" if asc else "keys with most pairs per tuple"

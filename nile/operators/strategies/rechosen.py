@@ -23,8 +23,9 @@ __all__ = ["Rest", "Watch"]
 Array = np.ndarray[Any, Any]
 _LATE, _UNSURE = 1.02, 0.2
 """Of the time there is, when the end may be forecast, and how much later at the begin, when less is known."""
-_TOLD = 2e6
-"""ns of finding pairs that tell a pace."""
+_TOLD, _ENOUGH = 2e6, 0.1
+"""ns of finding pairs that tell a pace, and of the time there is: the first pairs come into memory that is handed out
+anew, and take several times as long as those after them."""
 _CLEARLY = 1.15
 """Times as many pairs that a part has to find as the whole answer would, stopped when time is over."""
 
@@ -157,7 +158,7 @@ class Watch:
             self._began = now, done
             return False
         took, since = now - self._began[0], done - self._began[1]
-        if took < _TOLD or since <= 0.0:
+        if took < max(_TOLD, _ENOUGH * grant) or since <= 0.0:
             return False
         pairs = whole - self._pairs
         if pairs <= 0.0:  # more than were expected
