@@ -259,6 +259,10 @@ class Counted(Protocol):
     def distinct(self) -> float:
         """About how many keys there are."""
 
+    @property
+    def pairs(self) -> float:
+        """About how many there are."""
+
     def counted(self) -> tuple[Array, int]:
         """All tuples by slot, int32 [2, slots], and the binary logarithm of how many these are."""
 
@@ -282,6 +286,9 @@ class Kinds:
         else:  # but for what others make that share its slot, where most do
             others = min(1.0, max(0.0, look.distinct / seen.shape[1] - 0.5)) * tuples.sum(axis=1) / seen.shape[1]
             wanted = look.alike * np.maximum(0.0, left - others[0]) * np.maximum(0.0, right - others[1])
+            every = look.alike * left * right
+            rest = max(0.0, look.pairs - float(number[some] @ wanted))  # those of keys that are like the others
+            wanted += every * min(1.0, rest / max(1.0, float(number[some] @ every)))
         best = np.flatnonzero(left * right)
         best = best[np.argsort(-wanted[best] / (left + right)[best], kind="stable")]
         self._number, self._tuples, self._wanted = number[some][best], (left + right)[best], wanted[best]

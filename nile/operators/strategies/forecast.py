@@ -43,9 +43,9 @@ _ALIKE = 1.15
 """Times by which what two ways find for each ns may differ in forecasts and be the same in truth."""
 _ALL = 0.995
 """Of what there is, from which on a part is taken for the whole at less cost."""
-_FINER, _SHARED = 0.4, 0.2
-"""Of what is left for keys, what counting all tuples by slot may take: as much more is found of keys chosen by that;
-and where keys share slots, which tells less of them."""
+_FINER, _SHARED = 0.6, 0.3
+"""Of what taking keys in costs, what counting all tuples by slot may: as much more is found of keys chosen by that; and
+where keys share slots, which tells less of them."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -205,10 +205,13 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         admission, worth = sampled_keys(look, work, left)
         why = "keys by hash, tuples of heavy ones by coin; drawn among their pairs"
     else:
+        # Told as if keys were chosen by the look: those chosen by all counts are worth more than what counting takes,
+        # where that is little of what taking them in does.
+        admission = best_keys(weighed, work, left, counting=asc)
+        taking = admission.cost - admission.pairs * emit
         alone = look.distinct <= 1 << look.finest
-        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone else _SHARED) * left
-        # Told as if keys were chosen by the look: those chosen by all counts are worth more than what counting takes.
-        admission = replace(best_keys(weighed, work, left, counting=asc), finer=finer)
+        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone else _SHARED) * taking
+        admission = replace(admission, finer=finer)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "rare keys" if asc else "keys with most pairs per tuple"
     cost = base + passing + admission.cost
