@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+import warnings
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from nile.base.interrupts import INTERRUPTS
@@ -48,6 +50,7 @@ class SensorManager:
         self._poller = Poller(self)
         self._awaiter: Awaiter | None = None
         self._full = False
+        self._warned = 0
         table.changed, table.ports = self._rows_changed, self._sources
 
     def open(self, scan: Scan) -> None:
@@ -62,6 +65,7 @@ class SensorManager:
                 self.gather()  # what was given before is of no query that begins now
             if not self._scans:
                 self._known.clear()
+                self._warned = 0
                 atexit.register(self._exit)
             self._scans[scan] = None
             self._follow(scan, self.table.rows)
@@ -131,6 +135,7 @@ class SensorManager:
     # --- queries and rows -----------------------------------------------------------------------------------------
 
     def _has_ended(self, port: Port) -> None:
+        self._warn_of(port)
         for scan in self._scans:
             if scan.ports.get(port.row) is port:
                 del scan.ports[port.row]
@@ -138,6 +143,27 @@ class SensorManager:
                 scan.finish()
         if self._ports.get(port.row) is port:
             del self._ports[port.row]
+
+    def _warn_of(self, port: Port) -> None:
+        """Warn of a source that has failed for good: the first, and whenever there are twice as many as at the last
+        warning; not where queries fail with it, since there is nothing else (`SensorsSource.placed`)."""
+        if port.state != "failed":
+            return
+        failed = [each for each in self._known.values() if each.state == "failed"]
+        if len(failed) == len(self._known) and not any(each.accounting.tuples_in for each in failed):
+            return
+        if len(failed) < 2 * self._warned:
+            return
+        self._warned, name = len(failed), self.table.spec.name
+        others = f", and {len(failed) - 1:,} before it" if len(failed) > 1 else ""
+        with suppress(RuntimeWarning):  # as an error it would end the thread that reads all the others
+            warnings.warn(
+                f"sensors '{name}': needed values of {port.address!r}; got {port.error}, after {port.restarts} restarts"
+                f"; it has failed for good{others}, and is read no more: mend it and ask again, or give its row "
+                f"another address (db.sensors('{name}').sources() has the state of each)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _rows_changed(self) -> None:
         if self._poller.running:

@@ -68,8 +68,10 @@ class Tabled:
         """What is there when a table is declared comes when it does."""
 
     def told(self) -> dict[str, Any]:
-        """Where it reads, and how that goes: columns of nile_sources."""
-        return {"reads": f"sensors {self.reads.address}", "state": self.state, "error": self.error}
+        """Where it reads, and how that goes: columns of nile_sources.  error: of the reading, else of some sources."""
+        failed = [port for port in list(self._scan.past.values()) if port.state == "failed"]
+        some = f"{len(failed)} sources failed, {failed[0].address!r} first: {failed[0].error}" if failed else None
+        return {"reads": f"sensors {self.reads.address}", "state": self.state, "error": self.error or some}
 
     def _run(self) -> None:
         try:
