@@ -23,10 +23,10 @@ _inside: AbstractContextManager[object] = nullcontext()
 
 
 class _Loading(threading.local):
-    """What a thread has spent on loading: ns of CPU, and how many loads it is inside of."""
+    """What a thread has spent on loading: ns of CPU and by the clock, and how many loads it is inside of."""
 
     def __init__(self) -> None:
-        self.ns = 0
+        self.ns = self.wall = 0
         self.inside = 0
 
 
@@ -36,18 +36,22 @@ _loading = _Loading()
 @contextmanager
 def _counted() -> Iterator[None]:
     """Around a load, which may be a part of another."""
-    began, _loading.inside = time.thread_time_ns(), _loading.inside + 1
+    began, since = time.thread_time_ns(), time.perf_counter_ns()
+    _loading.inside += 1
     try:
         yield
     finally:
         _loading.inside -= 1
         if not _loading.inside:
             _loading.ns += time.thread_time_ns() - began
+            _loading.wall += time.perf_counter_ns() - since
 
 
-def loading_ns() -> int:
-    """ns of CPU that this thread has spent on loading packages and kernels, which each process does once."""
-    return _loading.ns
+def loading_ns(*, wall: bool = False) -> int:
+    """ns that this thread has spent on loading packages and kernels, which each process does once: of CPU, or by the
+    clock on the wall.
+    """
+    return _loading.wall if wall else _loading.ns
 
 
 def load_inside(block: AbstractContextManager[object]) -> None:

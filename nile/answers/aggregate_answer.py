@@ -66,7 +66,8 @@ class AggregateAnswer(AggregateTable):
         owed = groups * machine_prices().group / 1e9
         left = None if limit is None else lambda: limit.amount - owed - self._seconds
         if limit is not None and groups and self._seconds + owed > limit.amount:
-            raise too_little(1e9 * (self._seconds + owed), data.n, limit)
+            loading = self._clock.loading
+            raise too_little(1e9 * (self._seconds + owed) - loading, data.n, limit, loading=loading)
         each = machine_prices().estimating([aggregate.function for aggregate in data.aggregates]) / 1e9
         self._run = AggregateRun(plan, asked.data, left, each)
         self.notes: list[str] = []

@@ -15,7 +15,7 @@ from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import load_stream, retimed
 from nile.operators.inputs.selecting import Selectable, columns_beside
 from nile.operators.selection.plan import SelectionPlan
-from nile.operators.strategies.least import AGAIN, refuse_below_a_pass, too_little
+from nile.operators.strategies.least import refuse_below_a_pass, too_little
 from nile.operators.strategies.selected import is_at_once
 from nile.preferences.clock import Pace
 from nile.summaries.costs import selection_costs
@@ -120,7 +120,7 @@ class BoundSelection:
         selectable = self.load(home, carry, at_once=is_at_once(plan))
         tuples = len(selectable.loaded)
         if is_at_once(plan) and plan.budget is not None and clock.elapsed >= plan.budget.nanoseconds(tuples):
-            raise too_little(clock.elapsed, tuples, plan.budget, AGAIN)
+            raise too_little(clock.elapsed - clock.loading, tuples, plan.budget, loading=clock.loading)
         answer = SelectionAnswer(selectable, plan, speed=self.speed, clock=clock)
         answer.room = home.room
         clock.pause()

@@ -98,7 +98,7 @@ def test_a_least_is_told_by_what_it_took() -> None:
     with pytest.raises(nile.BudgetError, match=f"seconds to pass over {n:,} tuples and find anything") as told:
         db.sql(text, budget=Budget(seconds=1.05 * before)).to_arrow()
     assert float(str(told.value).split("at least ")[1].split()[0]) > before
-    assert "; allow as much, or ask again if this was the first query of the process" in str(told.value)
+    assert str(told.value).endswith("; allow as much")
 
 
 def test_what_is_played_back_or_told_as_ranges_goes_tuple_by_tuple() -> None:

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import nile
-from nile.operators.strategies.least import AGAIN, INSTEAD, refuse_below_a_pass
+from nile.operators.drive import clock
+from nile.operators.drive.clock import Clock
+from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
 from nile.preferences.budget import Budget
 from nile.streams.manager import StreamManager
 from nile.summaries.errors import BudgetError
@@ -66,7 +68,7 @@ def refused(db: nile.Database, text: str, budget: Budget, tuples: int) -> float:
         db.sql(text, budget=budget, costs="machine").to_arrow()
     found = re.fullmatch(
         rf"budget: needed at least (\S+) seconds to pass over {tuples:,} tuples and find anything; got {budget}; "
-        rf"allow as much({INSTEAD}|{AGAIN})?",
+        rf"allow as much({INSTEAD})?",
         str(told.value),
     )
     assert found, str(told.value)
@@ -127,3 +129,31 @@ def test_of_a_stream_whose_own_condition_leaves_rows_unread_nothing_is_told() ->
         refuse_below_a_pass(SHORT[0], database(in_memory)._names, [("a", "k")], "selection")
     refuse_below_a_pass(SHORT[0], database(in_memory)._names, [("a", "k")], "keys")
     refuse_below_a_pass(Budget(0.1), database(in_memory)._names, [("a", "k")], "selection")
+
+
+@pytest.mark.parametrize(
+    "text", [AGGREGATES[1], ASKED["selection"][0].format("desc"), ASKED["three"][0].format("desc")]
+)
+def test_what_loading_took_of_a_deadline_is_told_by_itself(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = database(in_memory)
+    monkeypatch.setattr(Clock, "elapsed", property(lambda self: 6e9))
+    for loading, told in (
+        (5e9, r"needed at least 1\.\d seconds .*, and 5 for loading code, .*; got 5.5 .*; ask again, or allow as much"),
+        (0.0, r"needed at least 6\.\d seconds .* find anything; got 5.5 .*; allow as much"),
+    ):
+        monkeypatch.setattr(Clock, "loading", property(lambda self, ns=loading: ns))
+        with pytest.raises(BudgetError, match=told):
+            db.sql(text, budget=Budget(deadline=5.5), costs="machine").to_arrow()
+
+
+def test_loading_tells_nothing_of_how_dear_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loaded = [0], [0]
+    monkeypatch.setattr(clock, "loading_ns", lambda *, wall=False: loaded[0])
+    given: Any = {"cpu": lambda: now[0] - loaded[0], "wall": lambda: now[0], "waited": lambda: 0, "crowd": lambda: 1.0}
+    for budget, loading in ((Budget(deadline=1.0), 900), (Budget(seconds=1.0), 0)):
+        now[0] = loaded[0] = 0
+        one = Clock(budget, **given)
+        now[0], loaded[0] = 1_000, 900
+        assert one.loading == loading
+        assert one.worked == 100
+        assert one.elapsed == 1_000 - (900 - loading)

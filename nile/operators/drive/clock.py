@@ -43,7 +43,7 @@ class Clock:
         self.limits = budget is not None and budget.is_timed
         self._deadline = budget is not None and budget.unit == "deadline"
         self._cpu, self._wall = cpu, wall
-        self._since, self._began = cpu(), wall()
+        self._since, self._began, self._loaded = cpu(), wall(), loading_ns(wall=True)
         if self._deadline:
             self._waited, self._crowd = waited, crowd
             self._others, self._before = crowd(), waited()
@@ -73,12 +73,18 @@ class Clock:
         return self._wall() - self._began if self._deadline else self.cpu
 
     @property
+    def loading(self) -> int:
+        """ns of `elapsed` that went on loading code, which this process does once: a deadline counts them."""
+        return loading_ns(wall=True) - self._loaded if self._deadline else 0
+
+    @property
     def worked(self) -> int:
         """ns so far in which a core was had, or none was wanted: at least those that the CPU worked."""
         if not self._deadline:
             return max(1, self._passed)
         # What a system says of waiting is not exact, and may be more than all there was.
-        return max(1, min(self._passed, self.cpu), self._passed - (self._waited() - self._before))
+        passed = self._passed - self.loading
+        return max(1, min(passed, self.cpu), passed - (self._waited() - self._before))
 
     @property
     def crowded(self) -> float:

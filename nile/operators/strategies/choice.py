@@ -209,8 +209,9 @@ class Choice:
         beside = 0.0 if self.clock is not None else self.prices.start
         chosen = choose(self.candidates, self.planned, beside, lambda grant: self._forecasts(self.look, grant))
         if self.clock is not None and chosen.cost > self.planned:
-            least = self._least + self.grant - self.planned
-            raise too_little(least, self._tuples, self.plan.budget, "" if self._asking else INSTEAD)
+            loading = self.clock.loading
+            least = self._least + max(0.0, self.grant - self.planned - loading)
+            raise too_little(least, self._tuples, self.plan.budget, "" if self._asking else INSTEAD, loading=loading)
         return chosen.strategy
 
     @property

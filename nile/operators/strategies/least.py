@@ -13,14 +13,14 @@ from nile.streams.source import CountedSource
 from nile.summaries.errors import BudgetError
 from nile.summaries.key_types import is_hashed
 
-__all__ = ["AGAIN", "INSTEAD", "refuse_below_a_pass", "too_little"]
+__all__ = ["INSTEAD", "refuse_below_a_pass", "too_little"]
 
 INSTEAD = ", or say strategy='summary', which only estimates how many there are"
 """What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
-AGAIN = ", or ask again if this was the first query of the process, which loads code within its time"
-"""What else one may do where the least was measured: loading took seconds of a deadline, a pass over it thousandths."""
 _ROOM = 1.1
 """How much more than the prices say is told to be enough."""
+_LOADED = 0.1
+"""Of what a pass takes, from which on loading code is told of."""
 
 
 def _by_strategy(prices: Prices, hashed: bool) -> float:
@@ -44,11 +44,17 @@ one that takes tuples one by one, and counts and lists each; one of several stre
 all; a selection, which counts values; an aggregate."""
 
 
-def too_little(least: float, tuples: int, budget: Budget, instead: str = "") -> BudgetError:
-    """What to say of a budget of time below a pass over so many tuples, which takes `least` ns by the prices."""
+def too_little(least: float, tuples: int, budget: Budget, instead: str = "", *, loading: float = 0.0) -> BudgetError:
+    """What to say of a budget of time below a pass over so many tuples, which takes `least` ns.
+
+    loading: ns of a deadline that went on loading code besides, which the next question does without.
+    """
+    needed = f"{_ROOM * least / 1e9:.2g} seconds to pass over {tuples:,} tuples and find anything"
+    if loading < _LOADED * least:
+        return BudgetError(f"budget: needed at least {needed}; got {budget}; allow as much{instead}")
     return BudgetError(
-        f"budget: needed at least {_ROOM * least / 1e9:.2g} seconds to pass over {tuples:,} tuples and find anything; "
-        f"got {budget}; allow as much{instead}"
+        f"budget: needed at least {needed}, and {loading / 1e9:.2g} for loading code, which each process does once; "
+        f"got {budget}; ask again, or allow as much{instead}"
     )
 
 

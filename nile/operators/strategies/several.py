@@ -20,7 +20,7 @@ from nile.operators.strategies.by_key import best_first
 from nile.operators.strategies.choice import pace_of
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import reading
-from nile.operators.strategies.least import AGAIN, too_little
+from nile.operators.strategies.least import too_little
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.operators.strategies.tested import asking
 from nile.preferences.key_sample import KeySample
@@ -162,7 +162,9 @@ class TimedCombinations:
             return
         pace = pace_of(self._clock, self._read)
         if self._clock.elapsed + pace * self._counting > self._grant:
-            raise too_little(self._clock.elapsed + pace * self._counting, self._tuples, plan.budget, AGAIN)
+            loading = self._clock.loading
+            least = self._clock.elapsed - loading + pace * self._counting
+            raise too_little(least, self._tuples, plan.budget, loading=loading)
 
     @property
     def _exact_cost(self) -> float:
