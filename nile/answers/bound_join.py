@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nile.answers.join_answer import ComingAnswer, JoinAnswer
-from nile.answers.join_streams import Place
+from nile.answers.join_streams import Place, guiding, selected_from
 from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
@@ -18,6 +18,7 @@ from nile.operators.common.guides import AUTO, choose_guide
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.coming import ComingPair, ComingStreams, can_come
+from nile.operators.inputs.composing import comparable, composed
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.joining import Joinable, Loaded, load_stream, load_together, retimed
 from nile.operators.inputs.multiway import MultiwayJoinable
@@ -26,7 +27,6 @@ from nile.operators.inputs.pair_windows import PairWindows
 from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
-from nile.operators.join.planned import plan_told
 from nile.operators.multiway.multiway import METHODS
 from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
@@ -56,7 +56,8 @@ class BoundJoin:
     Without a preference the answer is exact.  windows: between pairs of streams, where one is not for all; `window` is
     then what follows for the pair furthest apart, by which outliers are told too.  summary: options of SummarySpec that
     were given.  first: only so many outputs, the most promising ones first.  worths: of each place what its tuples are
-    worth, by which counts are multiplied; (): 1.
+    worth, by which counts are multiplied; (): 1.  apart: the condition of who joins by the first column of a key of
+    several alone; None of one.
     """
 
     places: tuple[Place, ...]
@@ -78,17 +79,11 @@ class BoundJoin:
     first: int | None = None
     windows: PairWindows | None = None
     worths: tuple[Value | None, ...] = ()
+    apart: PairCondition | None = None
 
     def __str__(self) -> str:
         """As one would write it."""
-        from_ = ", ".join(
-            place.stream if place.stream == place.name else f"{place.stream} AS {place.name}" for place in self.places
-        )
-        first, *others = (place.keyed for place in self.places)
-        where = [f"{first} = {other}" for other in others]
-        where += [place.where.text for place in self.places if place.where is not None]
-        where += [] if self.condition is None else [self.condition.text]
-        told = f"SELECT * FROM {from_} WHERE {' AND '.join(where)}"
+        told = selected_from(self.places, self.condition)
         if self.windows is not None:
             told += f" {self.windows.words(self.names)}"
         elif self.window is not None:
@@ -110,6 +105,14 @@ class BoundJoin:
     def keys(self) -> tuple[str, ...]:
         """The column of each that is joined on."""
         return tuple(place.key for place in self.places)
+
+    @property
+    def by_one_column(self) -> BoundJoin:
+        """The same join by the first column of its key, the others a condition: for who takes keys as they come."""
+        if self.apart is None:
+            return self
+        places = tuple(replace(place, further=()) for place in self.places)
+        return replace(self, places=places, condition=self.apart, apart=None)
 
     @property
     def is_pair(self) -> bool:
@@ -212,7 +215,8 @@ class BoundJoin:
         return retimed(self._read(home, carry), self.pace, self.seed)
 
     def _read(self, home: Home, carry: Sequence[tuple[str, ...]] = ()) -> tuple[Loaded, ...]:
-        return load_together(home.manager, self.streams, self.keys, *self._asked(carry))
+        read = load_together(home.manager, self.streams, self.keys, *self._asked(carry))
+        return composed(comparable(read), [place.further for place in self.places])
 
     @property
     def _weighing(self) -> list[tuple[str, ...]]:
@@ -232,6 +236,7 @@ class BoundJoin:
                 *(() if self.condition is None else self.condition.columns(k)),
                 *(names_given(carry[k], where="join, carry") if carry else ()),
                 *worth,
+                *self.places[k].further,
             )
             for k, worth in enumerate(self._weighing)
         ]
@@ -243,6 +248,7 @@ class BoundJoin:
         Of a stream whose tuples are selected it tells what there can be at most.
         """
         ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
+        ways = ways and self.apart is None  # no summary of one column tells of several
         return tuple(home.shared(place.stream, place.key) if ways else None for place in self.places)
 
     def _counted(
@@ -289,7 +295,8 @@ class BoundJoin:
         keyed = list(zip(self.streams, self.keys, strict=True))
         refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
         plain = self.plan(budget)
-        if as_it_comes and not self.worths and self.is_pair and can_come(plain) and not any(self.shared(home, plain)):
+        comes = as_it_comes and not self.worths and self.is_pair and self.apart is None and can_come(plain)
+        if comes and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))
             if coming.waits():
                 clock.pause()
@@ -297,7 +304,7 @@ class BoundJoin:
                 early = ComingAnswer(pair, plain, key=self.keys[0], clock=clock, aliases=self.names)
                 early.room = home.room
                 return early
-            read = coming.whole()
+            read = comparable(coming.whole())
         else:
             read = self._read(home, carry)
         shared = self.shared(home, plan)
@@ -359,7 +366,9 @@ class BoundJoin:
             what = "pairs" if len(self.places) == 2 else "combinations"
             lines.append(f"  by the wall clock: another run finds other {what}")
         if plan.method == "nile" and not plan.is_exact:
-            lines += self._guiding(plan, has_grid=self.keeps_grid(home, plan))
+            lines += guiding(
+                plan, self.guide, streams=len(self.places), pair=self.is_pair, has_grid=self.keeps_grid(home, plan)
+            )
         for place, worth in zip(self.places, self.worths, strict=False):
             if worth is not None:
                 lines.append(f"  every tuple's matches are counted, and multiplied by |{worth.text}| of {place.name}")
@@ -384,17 +393,3 @@ class BoundJoin:
         lines = [f"  where {text}: before insertion on {name}" for name, text in own.items()]
         lines += [] if self.windows is None else [f"  {self.windows.words(self.names)}: on each candidate"]
         return lines if self.condition is None else [*lines, f"  where {self.condition.text}: on each candidate"]
-
-    def _guiding(self, plan: JoinPlan, *, has_grid: bool) -> list[str]:
-        """What EXPLAIN says of the guide.  has_grid: whether the join keeps a grid of its own."""
-        spec, lines = plan.spec, plan_told(plan) if self.is_pair else []
-        if self.guide == AUTO:
-            lines.append(f"  {choose_guide(spec, plan.costs, plan.preference, streams=len(self.places))}")
-        if has_grid:
-            what = "summary" if self.is_pair else "one summary of (key, stream),"
-            lines.append(
-                f"  {what} {spec.structure}: {spec.depth} granularities from {format_duration(spec.granularity)}, "
-                f"rate {spec.rate}, {spec.value_buckets} value buckets, sketch {spec.rows} x {spec.width}, "
-                f"zones by {spec.confidence}"
-            )
-        return lines

@@ -284,7 +284,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             for which, (times, keys) in enumerate(((data.left_ts, data.left), (data.right_ts, data.right))):
                 mine = side == which
                 ts[mine], codes[mine] = times[ordinal[mine]], keys.codes[ordinal[mine]]
-            key = self.joined.keys.decode(codes)
+            key = self.joined.keys_of(side.astype(np.int64), ordinal, codes)
         if any(one.rows is not None for one in self.streams):
             at = np.empty(ordinal.shape[0], np.int64)
             for which, stream in enumerate(self.streams):

@@ -35,7 +35,7 @@ def available(side: Loaded, key: str) -> pa.RecordBatch:
     """The columns of one side that an answer still has: its key, and what was carried."""
     columns = {} if side.carried is None else dict(zip(side.carried.schema.names, side.carried.columns, strict=True))
     if key not in columns:
-        columns[key] = pa.concat_arrays(side.key.chunks) if side.key.num_chunks else pa.nulls(0, side.key.type)
+        columns[key] = pa.concat_arrays(side.told.chunks) if side.told.num_chunks else pa.nulls(0, side.told.type)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

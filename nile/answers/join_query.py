@@ -241,14 +241,18 @@ def join_query(
     for at, ((name, _), schema) in enumerate(zip(named, schemas, strict=True)):
         check_columns(schema, [part[at] for part in (keys, *further)], where=f"stream '{name}'")
     alone, several = taken_apart(None, aliases)
-    conditions = [_equal(part, aliases) for part in further] + ([] if where is None else [f"({where})"])
-    if conditions:
-        given = where if where is not None and not further else " AND ".join(conditions)
-        alone, several = read_pair_condition(given, aliases, schemas, where="join, where" if where else "join, on")
-    places = (
-        Place(name, alias, key, own) for (name, _), alias, key, own in zip(named, aliases, keys, alone, strict=True)
+    if where is not None:
+        alone, several = read_pair_condition(where, aliases, schemas, where="join, where")
+    apart = None
+    if further:
+        asked = [_equal(part, aliases) for part in further] + ([] if where is None else [f"({where})"])
+        place = "join, where" if where else "join, on"
+        alone, apart = read_pair_condition(" AND ".join(asked), aliases, schemas, where=place)
+    places = tuple(
+        Place(name, alias, keys[k], alone[k], tuple(part[k] for part in further))
+        for k, ((name, _), alias) in enumerate(zip(named, aliases, strict=True))
     )
-    return (JoinQuery if plain else MultiwayQuery)(database, BoundJoin(tuple(places), several))
+    return (JoinQuery if plain else MultiwayQuery)(database, BoundJoin(places, several, apart=apart))
 
 
 def _key_parts(

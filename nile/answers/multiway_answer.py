@@ -257,13 +257,14 @@ class MultiwayAnswer(JoinOutputs[Combinations]):
         own = exact.stream[part.probing]
         ranks = []
         ordinal = exact.ordinal[part.probing]
+        keys = self.joined.keys_of(own.astype(np.int64), ordinal, self.joined.key[part.probing].astype(np.int64))
         for k, one in enumerate(self.streams):
             mask = own == k
             ordinal[mask] = one.places(ordinal[mask])
             ranks += [pa.array(part.low[:, k], mask=mask), pa.array(part.high[:, k] - 1, mask=mask)]
         return pa.RecordBatch.from_arrays(
             [pa.array(np.array(self.names)[own]), pa.array(ordinal),
-             self.joined.keys.decode(self.joined.key[part.probing].astype(np.int64)),
+             keys,
              pa.array(exact.times[part.probing]).view(pa.timestamp("ns")), *ranks, pa.array(self._sizes(part)),
              pa.array(part.weight)],
             schema=self._range_schema,

@@ -329,7 +329,7 @@ def standing_queries(database: Home, asked: Sequence[JoinQuery], weights: Sequen
             f"standing queries: needed joins that db.join(...) makes; got {type(wrong[0]).__name__}; a query in SQL "
             "stands with db.subscribe(text)"
         )
-    queries = [query.bound for query in joins]
+    queries = [query.bound.by_one_column for query in joins]
     if not queries:
         raise ConfigError("standing queries: needed at least one; got none; pass the joins that are to run together")
     methods = {query.method for query in queries}

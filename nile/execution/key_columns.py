@@ -1,13 +1,14 @@
-"""Which columns a join of streams is asked for, and which it only joins by."""
+"""Which columns a join is asked for, which it joins by, and which it only joins by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nile.expressions.tree import columns_of
+from nile.expressions.binding import kind_of
+from nile.expressions.tree import Column, Compare, Node, columns_of
 from nile.sql.plan import Filter, Join, Limit, Plan, Project, Stream
 
-__all__ = ["key_columns", "looked_at"]
+__all__ = ["equalities", "key_columns", "looked_at", "one_key", "shared_keys"]
 
 
 def looked_at(above: Sequence[Filter | Project]) -> frozenset[str] | None:
@@ -43,3 +44,46 @@ def key_columns(plan: Plan) -> dict[str, str]:
             key = None
         found[leaf.name] = key
     return {name: key for name, key in found.items() if key is not None}
+
+
+def equalities(node: Join, pairs: Sequence[tuple[str, str]]) -> list[Node]:
+    """Pairs of a join's columns as conditions that they are equal."""
+    fields = {field.name: Column(field.name, kind_of(field.type)) for field in node.fields}
+    return [Compare("=", fields[a], fields[b]) for a, b in pairs]
+
+
+def one_key(node: Join, named: frozenset[str] = frozenset()) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
+    """One column of each input that must all be equal, if there is such a key, and the pairs that are left.
+
+    named: columns, of which the key is one where several keys would do.
+    """
+    keys, _ = shared_keys(node, named)
+    return (keys[0], _left(node, keys[:1])) if keys else (None, list(node.equal))
+
+
+def shared_keys(node: Join, named: frozenset[str] = frozenset()) -> tuple[list[tuple[str, ...]], list[tuple[str, str]]]:
+    """The parts of a join's key, of each one column of every input that must all be equal, and the pairs that are left.
+
+    named: columns, of which the first part is one where several would do.
+    """
+    owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
+    aliases = {name.partition(".")[0]: k for name, k in owner.items()}
+    classes: list[set[str]] = []
+    for pair in node.equal:
+        for name in pair:  # what a summary is of may be computed, and no column of the input
+            owner.setdefault(name, aliases[name.partition(".")[0]])
+        touching = [one for one in classes if one & set(pair)]
+        classes = [one for one in classes if one not in touching] + [set(pair).union(*touching)]
+    keys = []
+    for one in sorted(classes, key=named.isdisjoint):
+        key: dict[int, str] = {}
+        for name in sorted(one):
+            key.setdefault(owner[name], name)
+        if len(key) == len(node.inputs):
+            keys.append(tuple(key[k] for k in range(len(node.inputs))))
+    return keys, _left(node, keys)
+
+
+def _left(node: Join, keys: Sequence[tuple[str, ...]]) -> list[tuple[str, str]]:
+    """The pairs that are not equal as they are parts of such a key."""
+    return [pair for pair in node.equal if not any(set(pair) <= set(key) for key in keys)]

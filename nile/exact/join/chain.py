@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists, Words
 from nile.exact.join.shared import text_codes
-from nile.exact.state.lent import lent, taken
+from nile.exact.state.lent import lent, roomy, taken
 from nile.exact.state.types import common as in_common
 from nile.summaries.errors import KeyTypeError
 
-__all__ = ["ExactJoin", "encode", "encode_all", "narrow_codes", "window_codes"]
+__all__ = ["ExactJoin", "composite_codes", "encode", "encode_all", "narrow_codes", "window_codes"]
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -24,6 +25,7 @@ _CHUNK = 1 << 16
 _TEXTS = ("string", "large_string", "binary", "large_binary")
 _DENSE = 2
 """Codes a tuple up to which tables by code are small enough."""
+_MOST_CODES = 1 << 62
 
 
 def _kernels() -> Any:
@@ -89,6 +91,44 @@ def window_codes(key_columns: Sequence[Any], *, shared: bool = False, threads: i
         return words
     found = text_codes(columns, shared=shared, threads=threads) if str(common) in _TEXTS else None
     return encode_all(key_columns)[0] if found is None else found[0]
+
+
+def composite_codes(parts: Sequence[Sequence[Any]], *, threads: int | None = None) -> tuple[Array, ...]:
+    """As `window_codes`, of keys of several columns.  parts: of each part its Arrow column in every stream.
+
+    int64 [n] each, below 0 where a part is null or a text that not all streams have.  Parts are numbers of a mixed
+    radix; one whose range is too wide for that is encoded first.  Cost: that of `window_codes` for each part, and 2 ns
+    a tuple and further part.  Raises KeyTypeError as `encode_all` does.
+    """
+    codes, above = window_codes(parts[0], shared=True, threads=threads), 0
+    for columns in parts[1:]:
+        above = above or _above(codes)
+        own = window_codes(columns, shared=True, threads=threads)
+        size = _above(own)
+        if above * size > _MOST_CODES and size >= above:
+            own, size = dense_codes(own)
+        if above * size > _MOST_CODES:
+            codes, above = dense_codes(codes)
+        if above * size > _MOST_CODES:
+            own, size = dense_codes(own)
+        codes = tuple(_put_together(one, size, other) for one, other in zip(codes, own, strict=True))
+        above *= size
+    return codes
+
+
+def _above(codes: Sequence[Array]) -> int:
+    """A number above every code, 1 or more."""
+    return 1 + max(0, *(int(each.max(initial=0)) for each in codes))
+
+
+def _put_together(codes: Array, size: int, own: Array) -> Array:
+    """Codes of two parts together.  size: above every one of the second's."""
+    both = roomy(codes.shape[0])
+    np.multiply(codes, size, out=both)
+    both += own
+    if codes.min(initial=0) < 0 or own.min(initial=0) < 0:
+        both[(codes < 0) | (own < 0)] = -1
+    return both
 
 
 def _words(columns: Sequence[Any], common: Any) -> tuple[Array, ...] | None:
@@ -201,7 +241,7 @@ def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
     if pa.types.is_null(common) or not any(map(len, columns)):
         return columns, common
     try:
-        columns = [column if column.type == common else column.cast(common) for column in columns]
+        columns = [column if column.type == common else nearest(column, common) for column in columns]
     except pa.ArrowInvalid as error:
         raise KeyTypeError(f"join key: both sides need values of {common}; got one beyond ({error}); cast it") from None
     if pa.types.is_floating(common):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.join.window_graph import WindowGraph
 from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, merged
@@ -142,7 +143,7 @@ class GraphJoining:
             return np.zeros(total, np.int64)
         kind = self._keys.encoder.kinds[0]
         columns = [rows.column(rows.schema.names.index(name)) for rows, name in zip(batches, self.plan.on, strict=True)]
-        words = np.concatenate([self._keys.encode([column.cast(kind)]) for column in columns])
+        words = np.concatenate([self._keys.encode([nearest(column, kind)]) for column in columns])
         whole = ~self._keys.encoder.nulls(words)
         codes = np.full(total, -1, np.int64)
         codes[whole] = self._keys.codes(words[whole])

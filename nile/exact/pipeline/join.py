@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, empty, interleaved, until_of
 from nile.exact.pipeline.sources.incoming import selected
 from nile.exact.plan.algebra import Join
@@ -50,7 +51,7 @@ class _Side:
         return words
 
     def key_columns(self, delta: Delta) -> list[Any]:
-        return [delta.rows.column(i).cast(kind) for i, kind in zip(self.at, self.kinds, strict=True)]
+        return [nearest(delta.rows.column(i), kind) for i, kind in zip(self.at, self.kinds, strict=True)]
 
     def grow(self, keys: int) -> None:
         room = self.table.room

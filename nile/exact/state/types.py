@@ -38,8 +38,9 @@ def added(kind: Any) -> bool:
 def common(a: Any, b: Any) -> Any | None:
     """The type in which values of both compare, or None where they never do.
 
-    Whole numbers: int64; floats: double; decimals: the digits of both on either side of the point; text:
-    large_string; bytes: large_binary; dates and times: timestamp of the finer unit, both with or both without a zone.
+    Whole numbers: int64; floats: double, and so decimals beside them, as the doubles nearest to them; decimals: the
+    digits of both on either side of the point; text: large_string; bytes: large_binary; dates and times: timestamp of
+    the finer unit, both with or both without a zone.
     """
     a, b, types = decoded_type(a), decoded_type(b), pa.types
     if a == b or types.is_null(b):
@@ -57,6 +58,8 @@ def common(a: Any, b: Any) -> Any | None:
     ):
         if any(test(a) for test in tests) and any(test(b) for test in tests):
             return wide
+    if any(map(types.is_decimal, (a, b))) and any(map(types.is_floating, (a, b))):
+        return pa.float64()
     if types.is_decimal(a) and types.is_decimal(b):
         scale = max(a.scale, b.scale)
         digits = scale + max(a.precision - a.scale, b.precision - b.scale)

@@ -16,9 +16,9 @@ from nile.answers.join_outputs import Values
 from nile.answers.join_query import BoundJoinAggregate
 from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
-from nile.execution.approximate.join_terms import check_terms, no_key, value_of, window_of, windows_of, worths_of
+from nile.execution.approximate.join_terms import keys_of, value_of, window_of, windows_of, worths_of
 from nile.execution.approximate.shape import Shape
-from nile.execution.exact.physical import equalities, one_key
+from nile.execution.key_columns import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.tree import rename
@@ -68,15 +68,15 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
     assert preference is not None
     streams = tuple(stream_of(each) for each in join.inputs)
     aliases = tuple(stream.alias for stream in streams)
-    on, rest = one_key(join, frozenset(term.column for term in preference.terms))
-    if on is None:
-        raise no_key(join)
-    check_terms(query, join, on)
-    whole = all_of(*(s.where for s in streams), *equalities(join, rest), join.condition, shape.where)
-    alone, condition = taken_apart(whole, aliases)
+    keys, rest = keys_of(query, join)
+    selected = *(s.where for s in streams), join.condition, shape.where
+    alone, condition = taken_apart(all_of(*selected, *equalities(join, rest)), aliases)
+    apart = None
+    if len(keys) > 1:
+        _, apart = taken_apart(all_of(*selected, *equalities(join, one_key(join, frozenset(keys[0]))[1])), aliases)
     places = (
-        Place(stream.name, stream.alias, key.removeprefix(f"{stream.alias}."), where)
-        for stream, key, where in zip(streams, on, alone, strict=True)
+        Place(stream.name, stream.alias, _own(stream, each[0]), where, tuple(_own(stream, one) for one in each[1:]))
+        for stream, each, where in zip(streams, zip(*keys, strict=True), alone, strict=True)
     )
     windows = windows_of(join)
     bound = BoundJoin(
@@ -88,12 +88,18 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
         fade=preference.fade,
         pace=options.pace(),
         first=_first(shape),
+        apart=apart,
         **options.given("guide", "output", "outlier_cap", "speed"),
     )
     if worths := worths_of(query, aliases):
         bound = replace(bound, worths=worths)
     given = summary_options(query, summaries) | options.given("method", "costs", "seed") | dict(options.using)
     return bound.using(**given)
+
+
+def _own(stream: Stream, name: str) -> str:
+    """A stream's own name of one of its columns."""
+    return name.removeprefix(f"{stream.alias}.")
 
 
 def _first(shape: Shape) -> int | None:
@@ -127,6 +133,11 @@ class PreferredJoin:
         self.bound = bound_join(query, shape, options, home.summaries)
         self.streams = tuple(map(_under, map(stream_of, shape.core.inputs), self.bound.places))
         self.plan = self.bound.plan(budget)
+
+    def standing(self) -> None:
+        """Be the join of a standing query, whose keys come one by one and are of one column each.  Raises as `plan`."""
+        self.bound = self.bound.by_one_column
+        self.plan = self.bound.plan(self._budget)
 
     def explain(self) -> str:
         """What it will do, in words."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nile.execution.key_columns import one_key, shared_keys
 from nile.expressions.conditions import Value
 from nile.expressions.tree import Arithmetic, Column, Compare, Node, columns_of, conjuncts
 from nile.operators.inputs.pair_conditions import own_tree
@@ -14,7 +15,7 @@ from nile.sql.plan import Join, Query, Stream
 from nile.sql.windows import is_plain
 from nile.summaries.errors import ConfigError, NotYet
 
-__all__ = ["check_terms", "no_key", "value_of", "window_of", "windows_of", "worths_of"]
+__all__ = ["check_terms", "keys_of", "no_key", "value_of", "window_of", "windows_of", "worths_of"]
 
 
 def value_of(name: str | None, node: Node) -> Value:
@@ -64,6 +65,23 @@ def no_key(join: Join) -> NotYet:
                 came = f"{left.name} = {right.name}, of {types}, which compare converted"
                 instead = f"register one stream with the type of the other's column, or {instead}"
     return NotYet(f"approximate join: needed one key that is equal in all streams; got {came}; {instead}")
+
+
+def keys_of(query: Query, join: Join) -> tuple[list[tuple[str, ...]], list[tuple[str, str]]]:
+    """The parts of a join's key that it goes by, and the pairs of columns that are left as conditions.
+
+    All parts together; where the preference names some of them alone, the first of these.  Raises NotYet, ConfigError.
+    """
+    assert query.preference is not None
+    named = frozenset(term.column for term in query.preference.terms)
+    keys, rest = shared_keys(join, named)
+    if not keys:
+        raise no_key(join)
+    asked = [key for key in keys if any(named & _class(join, name) for name in key)]
+    if asked and len(asked) < len(keys):
+        keys, rest = keys[:1], one_key(join, named)[1]
+    check_terms(query, join, tuple(name for key in keys for name in key))
+    return keys, rest
 
 
 def check_terms(query: Query, join: Join, on: tuple[str, ...]) -> None:

@@ -21,8 +21,8 @@ from nile.execution.exact.joining import Side, combinations_of_rows
 from nile.execution.exact.one_group import OneGroup
 from nile.execution.exact.paired import combined, with_key
 from nile.execution.exact.parting import Given, all_that_fits, are_hashed_alike, parts_by, parts_of_all, row_hashes
-from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import by_number, footprint, together
+from nile.execution.key_columns import one_key
 from nile.execution.values import column_of, schema_of, value_of
 from nile.expressions.tree import Column
 from nile.operators.aggregate.exact import aggregated

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from nile.answers.tabular import refuse_beyond_memory, room_for_answers
-from nile.exact.join.chain import ExactJoin, encode_all, window_codes
+from nile.exact.join.chain import ExactJoin, composite_codes
 from nile.exact.join.count import count_whole
+from nile.exact.join.dense import dense_codes
 from nile.exact.join.form import TOLD, Form
 from nile.exact.join.shared import run_shared
 from nile.exact.join.window_graph import WindowGraph
@@ -24,7 +25,7 @@ from nile.exact.join.wjoin import Condition, WindowJoinPlan
 from nile.execution.choice import is_chain
 from nile.execution.combined import Combined
 from nile.execution.exact.parting import computed_keys
-from nile.execution.exact.physical import equalities, one_key
+from nile.execution.key_columns import equalities, one_key, shared_keys
 from nile.execution.shape import Shape
 from nile.execution.values import all_of, column_of
 from nile.operators.common.partners import pairs_in_order, partners, surely_fewer
@@ -79,11 +80,11 @@ def _joined(
     node: Join, sides: Sequence[Side], shape: Shape, algorithm: str, strategy: str, spent: dict[str, int] | None,
     wanted: frozenset[str] | None, threads: int | None, codes: tuple[Array, ...] | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    on, rest = one_key(node) if node.equal else (None, [])
+    on, rest = shared_keys(node)
     graph = _graph(node, sides)
-    if graph is None and on is not None and _is_whole(node, sides) and not (algorithm or strategy):
+    if graph is None and on and _is_whole(node, sides) and not (algorithm or strategy):
         graph = WindowGraph.whole([side.ts for side in sides if side.ts is not None])
-    if graph is not None and (on is not None or not node.equal):
+    if graph is not None and (on or not node.equal):
         found = _window_joined(node, sides, shape, graph, on, rest, algorithm, strategy, spent, wanted, threads, codes)
         yield from found
         return
@@ -120,18 +121,16 @@ def combinations_of_rows(node: Join, sides: Sequence[Side], bases: Sequence[int]
     None where only the combinations tell: more than two inputs in windows, or on different keys.
     Raises KeyTypeError, MemoryRefused.
     """
-    codes: tuple[Array, ...]
     if len(sides) == 2:
-        codes = join_codes([_ordered_pair(sides, pair) for pair in node.equal], len(sides[0]), len(sides[1]))
-        return [partners(k, codes, [side.ts for side in sides], *_reach(node, sides, k)) for k in bases]
-    on, rest = one_key(node) if node.equal else (None, [])
+        both = join_codes([_ordered_pair(sides, pair) for pair in node.equal], len(sides[0]), len(sides[1]))
+        return [partners(k, both, [side.ts for side in sides], *_reach(node, sides, k)) for k in bases]
+    on, rest = shared_keys(node)
     timed = [side for side in sides if side.ts is not None]
-    if node.constraints or rest or (on is None and node.equal) or any(side.window is not None for side in timed):
+    if node.constraints or rest or any(side.window is not None for side in timed):
         return None
-    if on is None:
-        codes = tuple(np.zeros(len(side), np.int64) for side in sides)
-    else:
-        codes = encode_all([_column(side, name) for side, name in zip(sides, on, strict=True)])[0]
+    codes = tuple(np.zeros(len(side), np.int64) for side in sides)
+    if on:
+        codes = dense_codes(composite_codes([_columns(sides, each) for each in on]))[0]
     return [partners(k, codes, [None] * len(sides)) for k in bases]
 
 
@@ -156,21 +155,16 @@ def refuse_beyond(
     codes = None
     most = room_for_answers() / width
     if math.prod(map(len, sides)) > most:
-        on, rest = one_key(node) if node.equal else (None, [])
-        if len(sides) == 2:
-            pairs = [_ordered_pair(sides, pair) for pair in node.equal]
-            keys = [[pair[k] for pair in pairs] for k in (0, 1)]
-        elif on is not None and not rest:
-            keys = [[_column(side, name)] for side, name in zip(sides, on, strict=True)]
-        else:
-            keys = []
-        if keys and surely_fewer(keys, [len(side) for side in sides], most):
+        on, rest = shared_keys(node)
+        told = node.equal if len(sides) == 2 else [] if rest else on
+        keys = [[_column(side, next(n for n in pair if _has(side, n))) for pair in told] for side in sides]
+        if (len(sides) == 2 or told) and surely_fewer(keys, [len(side) for side in sides], most):
             return None
-        reach = _reach(node, sides, 0) if len(sides) == 2 else (None, None)
+        older, younger = _reach(node, sides, 0) if len(sides) == 2 else (None, None)
         ts = tuple(side.ts for side in sides if side.ts is not None)
-        if len(keys) == 2 and len(keys[0]) == 1 and len(ts) == 2 and reach[0] is not None and reach[0] == reach[1]:
-            codes = window_codes([keys[0][0], keys[1][0]], shared=True, threads=threads)
-            rows = count_whole(ts, codes, reach[0], threads=threads)
+        if on and not rest and len(ts) == 2 and older is not None and older == younger:
+            codes = composite_codes([_columns(sides, key) for key in on], threads=threads)
+            rows = count_whole(ts, codes, older, threads=threads)
         else:
             counted = combinations_of_rows(node, sides, [0])
             rows = 0 if counted is None else int(counted[0].sum())
@@ -219,15 +213,14 @@ def in_pairs(plan: Plan) -> Plan | None:
 
 
 def _window_joined(
-    node: Join, sides: Sequence[Side], shape: Shape, graph: WindowGraph, on: tuple[str, ...] | None,
+    node: Join, sides: Sequence[Side], shape: Shape, graph: WindowGraph, on: list[tuple[str, ...]],
     rest: list[tuple[str, str]], algorithm: str, strategy: str, spent: dict[str, int] | None,
     wanted: frozenset[str] | None, threads: int | None, codes: tuple[Array, ...] | None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     condition = all_of(*equalities(node, rest), node.condition)
-    by_key = on is not None
-    join = WindowJoinPlan(graph, Condition("equal" if by_key else "any"), algorithm, strategy, threads=threads).start()
-    keys = [_column(side, name) for side, name in zip(sides, on or (), strict=False)]
-    codes = window_codes(keys, shared=True, threads=threads) if on and codes is None else codes
+    join = WindowJoinPlan(graph, Condition("equal" if on else "any"), algorithm, strategy, threads=threads).start()
+    if on and codes is None:
+        codes = composite_codes([_columns(sides, key) for key in on], threads=threads)
     ts = [side.ts for side in sides if side.ts is not None]
     rows = Combined([side.batch for side in sides], condition, wanted)
     shape.form = Form(join.plan.chosen[0], _why(join.plan), sum(map(len, ts)))
@@ -288,12 +281,21 @@ def _computed(node: Join, sides: Sequence[Side]) -> list[tuple[pa.Array, pa.Arra
     return [(column_of(one, sides[0].batch), column_of(other, sides[1].batch)) for one, other in computed_keys(node)]
 
 
+def _has(side: Side, column: str) -> bool:
+    return column in side.batch.schema.names
+
+
 def _owner(sides: Sequence[Side], column: str) -> int:
-    return next(k for k, side in enumerate(sides) if column in side.batch.schema.names)
+    return next(k for k, side in enumerate(sides) if _has(side, column))
+
+
+def _columns(sides: Sequence[Side], key: Sequence[str]) -> list[pa.Array]:
+    """The columns of one part of the key."""
+    return [_column(side, name) for side, name in zip(sides, key, strict=True)]
 
 
 def _column(side: Side, name: str) -> pa.Array:
-    return side.batch.column(side.batch.schema.get_field_index(name))
+    return side.batch.column(name)
 
 
 def _ordered_pair(sides: Sequence[Side], pair: tuple[str, str]) -> tuple[pa.Array, pa.Array]:

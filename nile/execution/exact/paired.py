@@ -30,8 +30,8 @@ from nile.execution.exact.parting import (
     parts_of_all,
     row_hashes,
 )
-from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import Sorter, together
+from nile.execution.key_columns import one_key
 from nile.execution.values import column_of, filtered, maker, schema_of
 from nile.expressions.binding import kind_of
 from nile.expressions.tree import Column, Node

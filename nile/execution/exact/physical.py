@@ -15,6 +15,7 @@ from nile.execution.exact.hopping import hop_rows
 from nile.execution.exact.promised import Promised
 from nile.execution.exact.sessions import START, Sessions, sessions_of
 from nile.execution.exact.unnesting import unnested_rows
+from nile.execution.key_columns import equalities, one_key
 from nile.execution.over.functions import over_rows
 from nile.execution.over.ordering import order_of
 from nile.execution.over.reach import placed_by, ranks_of, reach_of
@@ -27,7 +28,7 @@ from nile.sql.plan import Field, Plan, Stream, map_inputs
 from nile.summaries.errors import NotYet
 from nile.summaries.heavy import pa
 
-__all__ = ["Compiler", "equalities", "one_key", "window_of", "with_selections"]
+__all__ = ["Compiler", "window_of", "with_selections"]
 
 _KINDS: dict[str, Callable[[], pa.DataType]] = {
     "boolean": lambda: pa.bool_(),
@@ -365,35 +366,3 @@ def _links(pair: tuple[str, str], have: set[str], own: set[str]) -> bool:
 
 def _column(field: Field) -> Column:
     return Column(field.name, kind_of(field.type))
-
-
-def equalities(node: ops.Join, pairs: list[tuple[str, str]]) -> list[Node]:
-    """Pairs of a join's columns as conditions that they are equal."""
-    fields = {field.name: field for field in node.fields}
-    return [Compare("=", _column(fields[a]), _column(fields[b])) for a, b in pairs]
-
-
-def one_key(
-    node: ops.Join, named: frozenset[str] = frozenset()
-) -> tuple[tuple[str, ...] | None, list[tuple[str, str]]]:
-    """One column of each input that must all be equal, if there is such a key, and the pairs that are left.
-
-    named: columns, of which the key is one where several keys would do.
-    """
-    owner = {field.name: k for k, each in enumerate(node.inputs) for field in each.fields}
-    aliases = {name.partition(".")[0]: k for name, k in owner.items()}
-    classes: list[set[str]] = []
-    for pair in node.equal:
-        for name in pair:  # what a summary is of may be computed, and no column of the input
-            owner.setdefault(name, aliases[name.partition(".")[0]])
-        touching = [one for one in classes if one & set(pair)]
-        classes = [one for one in classes if one not in touching] + [set(pair).union(*touching)]
-    for one in sorted(classes, key=named.isdisjoint):
-        key: dict[int, str] = {}
-        for name in sorted(one):
-            key.setdefault(owner[name], name)
-        if len(key) == len(node.inputs):
-            on = tuple(key[k] for k in range(len(node.inputs)))
-            rest = [pair for pair in node.equal if not set(pair) <= set(on)]
-            return on, rest
-    return None, list(node.equal)

@@ -17,8 +17,8 @@ from nile.base.spill import Spills
 from nile.execution.choice import is_chain
 from nile.execution.exact.batches import Batches, fitted
 from nile.execution.exact.paired import Input, Pairing, placed
-from nile.execution.exact.physical import one_key
 from nile.execution.exact.sorting import Sorter
+from nile.execution.key_columns import one_key
 from nile.execution.values import all_of, schema_of
 from nile.expressions.tree import columns_of, conjuncts
 from nile.sql.plan import Field, Join, Limit, Plan, Project, Relation, Stream, leaves_of

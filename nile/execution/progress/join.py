@@ -10,7 +10,7 @@ import numpy as np
 
 from nile.answers.progress import Progressive
 from nile.execution.approximate.shape import Shape
-from nile.execution.exact.physical import equalities, one_key
+from nile.execution.key_columns import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import Histories, Kept, bounded, check_stream, own_columns, renamed
 from nile.execution.progress.output import Found

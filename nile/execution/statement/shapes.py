@@ -10,7 +10,7 @@ from nile.exact.join.form import LONG, RULE, RULE_OF_MANY, TOLD, UNBOUND, Form, 
 from nile.exact.join.threads import cores
 from nile.execution.exact.counting import grouped_rows, join_below
 from nile.execution.exact.joining import Side, is_text, joins_by
-from nile.execution.exact.physical import one_key
+from nile.execution.key_columns import one_key
 from nile.execution.shape import Shape
 from nile.execution.statement.expected import Expected, expected
 from nile.execution.values import schema_of

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.join.chain import encode_all
+from nile.exact.join.chain import composite_codes
+from nile.exact.join.dense import dense_codes
 from nile.operators.common.rows import join_codes
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa
@@ -100,8 +101,8 @@ def pairs_in_order(codes: tuple[Array, Array], ts: Sequence[Array | None], most:
 def surely_fewer(keys: Sequence[Sequence[Any]], rows: Sequence[int], than: float) -> bool:
     """Whether a join has fewer outputs than so many, whatever its windows, as 4,096 rows of each input tell.
 
-    keys: of each input its key columns, of Arrow, equal to those of the others one by one (of more than two inputs one
-    each); rows: of each input.  False is no answer.  Raises KeyTypeError.
+    keys: of each input its key columns, of Arrow, equal to those of the others one by one; rows: of each input.
+    False is no answer.  Raises KeyTypeError.
     """
     if math.prod(rows) < than:
         return True
@@ -110,11 +111,10 @@ def surely_fewer(keys: Sequence[Sequence[Any]], rows: Sequence[int], than: float
         for n in rows
     ]
     some = [[column.take(pa.array(at)) for column in columns] for columns, at in zip(keys, sampled, strict=True)]
-    codes: Sequence[Array] = (
-        join_codes(list(zip(*some, strict=True)), *(at.shape[0] for at in sampled))
-        if len(some) == 2
-        else encode_all([columns[0] for columns in some])[0]
-    )
+    if len(some) == 2:
+        codes: Sequence[Array] = join_codes(list(zip(*some, strict=True)), *(at.shape[0] for at in sampled))
+    else:
+        codes = dense_codes(composite_codes(list(zip(*some, strict=True))))[0]
     most = 1 + max(0, *(int(each.max(initial=-1)) for each in codes))
     counts = [np.bincount(each[each >= 0], minlength=most).astype(float) for each in codes]
     scale = math.prod(n / max(1, at.shape[0]) for n, at in zip(rows, sampled, strict=True))

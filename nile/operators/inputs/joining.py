@@ -26,7 +26,9 @@ from nile.summaries.costs import CostTable
 from nile.summaries.hashing import PUBLIC, Encoded, KeyHasher, KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Joinable", "KeyedStreams", "Loaded", "columns_asked", "load_stream", "load_together", "retimed"]
+__all__ = [
+    "Joinable", "KeyedStreams", "Loaded", "columns_asked", "load_stream", "load_together", "retimed",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +40,8 @@ class Loaded:
     carried: further columns [n] that were asked for (`StreamSpec.carry`), or None; hasher: of its keys.  Where a
     condition selects its tuples: rows, int64 [n], the place of each among all that were read (None: all are here), and
     excluded, how many it turned down, which are no part of the accounting.  source: what it was read
-    from (`StreamManager.reads`).  threads: how many a join of it may use, None for all cores.
+    from (`StreamManager.reads`).  threads: how many a join of it may use, None for all cores.  parts: the columns that
+    the key is codes of, where it is one of several (`composed`); else none.
     """
 
     name: str
@@ -51,9 +54,15 @@ class Loaded:
     excluded: int = 0
     source: str = ""
     threads: int | None = None
+    parts: tuple[pa.ChunkedArray, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ts.shape[0])
+
+    @property
+    def told(self) -> pa.ChunkedArray:
+        """What answers tell as key: of one of several columns the first."""
+        return self.parts[0] if self.parts else self.key
 
     def places(self, tuples: Array) -> Array:
         """Where tuples lie among all that were read: int64 [m]."""
@@ -220,10 +229,20 @@ class KeyedStreams:
     @cached_property
     def left_keys(self) -> pa.Array:
         """The keys of the first stream, of the type that all have in common, or a dictionary of it: [n]."""
-        key = self.streams[0].key
+        key = self.streams[0].told
         whole = key.chunk(0) if key.num_chunks == 1 else pa.concat_arrays(key.chunks or [pa.nulls(0, key.type)])
         kind = whole.type.value_type if pa.types.is_dictionary(whole.type) else whole.type
         return whole if kind == self.key_type else whole.cast(self.key_type)
+
+    def keys_of(self, stream: Array, ordinal: Array, codes: Array) -> pa.Array:
+        """The keys of some tuples.  stream, ordinal: int64 [m], which they are; codes: theirs in `keys`."""
+        if not self.streams[0].parts:
+            return self.keys.decode(codes)
+        whole = [one.told.cast(self.key_type) for one in self.streams]
+        first = np.cumsum([0, *map(len, whole[:-1])])
+        return pa.chunked_array([chunk for one in whole for chunk in one.chunks], self.key_type).take(
+            pa.array(first[stream] + ordinal)
+        ).combine_chunks()  # fmt: skip
 
 
 class Joinable(KeyedStreams):
@@ -331,11 +350,11 @@ class Joinable(KeyedStreams):
 def _comparable(streams: Sequence[Loaded]) -> pa.DataType:
     """The type of all streams' keys.  Raises KeyTypeError."""
     none = KeyTable(streams[0].hasher)
-    no_keys = [pa.array([], decoded_type(one.key.type)) for one in streams]  # a slice has its whole dictionary
+    no_keys = [pa.array([], decoded_type(one.told.type)) for one in streams]  # a slice has its whole dictionary
     for one, key in zip(streams, no_keys, strict=True):
         none.encode(key, where=f"stream '{one.name}'")
     encode_all(no_keys)
-    return streams[0].key.type if none.kind is None else none.kind
+    return streams[0].told.type if none.kind is None else none.kind
 
 
 def retimed(streams: Sequence[Loaded], pace: Pace, seed: int) -> tuple[Loaded, ...]:

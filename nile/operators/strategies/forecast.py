@@ -46,6 +46,8 @@ _ALL = 0.995
 _FINER, _SHARED = 0.6, 0.3
 """Of what taking keys in costs, what counting all tuples by slot may: as much more is found of keys chosen by that; and
 where keys share slots, which tells less of them."""
+_PART_KEYS = 0.02
+"""Distinct values a tuple that a part of a key is taken to have, before it is looked at."""
 SPARE = 0.97
 """Of the grant, what a forecast may plan to spend."""
 
@@ -168,9 +170,15 @@ class Work:
 
 
 def reading(streams: Sequence[Loaded], prices: Prices) -> float:
-    """ns that reading all streams costs; one that joins itself is read once."""
+    """ns that reading all streams costs, and making one key of several columns; one that joins itself is read once."""
     once = {id(one.key): one for one in streams}.values()
-    return prices.begin + sum(prices.reading(one.source, is_hashed(one.key.type)) * len(one) for one in once)
+    tuples = sum(map(len, once))
+    spent = prices.begin
+    for one in once:
+        spent += prices.reading(one.source, is_hashed(one.told.type)) * len(one)
+        for part in one.parts:
+            spent += prices.coding(_PART_KEYS * tuples, is_hashed(part.type)) * len(one)
+    return spent
 
 
 def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -> list[Forecast]:

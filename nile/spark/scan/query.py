@@ -12,7 +12,7 @@ from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.execution.approximate.join import stream_of
 from nile.execution.approximate.join_terms import check_terms, window_of
 from nile.execution.approximate.shape import Shape, shape_of
-from nile.execution.exact.physical import equalities, one_key
+from nile.execution.key_columns import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import bounded, own_columns, values_of
 from nile.execution.values import all_of

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.pipeline.schedule import EARLIEST, Clock, Delta, empty
 from nile.exact.pipeline.sources.constrained_side import BORN, VALUE, Chain, Come, Side
 from nile.exact.pipeline.sources.incoming import selected
@@ -103,7 +104,9 @@ class ConstrainedJoining:
         """
         for promise in self._said:
             if promise.constraint is constraint:
-                columns = [column.cast(self._kinds[i]) for column, i in zip(rows.columns, self._linked, strict=True)]
+                columns = [
+                    nearest(column, self._kinds[i]) for column, i in zip(rows.columns, self._linked, strict=True)
+                ]
                 made = pa.RecordBatch.from_arrays(columns, schema=self._link_schema())
                 self._over.append((at, promise.side, made))
 
@@ -234,7 +237,7 @@ class ConstrainedJoining:
     def _codes(self, batches: list[Any]) -> tuple[list[Array], list[Array]]:
         """Of the rows of both sides the codes of what links them, and of their keys, which are counted."""
         columns = [
-            [rows.column(i).cast(kind) for i, kind in zip(side.at, self._kinds, strict=True)]
+            [nearest(rows.column(i), kind) for i, kind in zip(side.at, self._kinds, strict=True)]
             for side, rows in zip(self._sides, batches, strict=True)
         ]
         words = [self._links.encode([each[i] for i in self._linked]) for each in columns]

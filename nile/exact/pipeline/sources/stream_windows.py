@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from nile.base.nearest import nearest
 from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.schedule import EARLIEST, Clock
 from nile.exact.pipeline.sources.incoming import Incoming
@@ -43,7 +44,7 @@ _PIECE = 1 << 12
 
 
 def _as(column: Any, kind: Any) -> Any:
-    return column if column.type == kind else column.cast(kind)
+    return column if column.type == kind else nearest(column, kind)
 
 
 class Windows:

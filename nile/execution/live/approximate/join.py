@@ -97,6 +97,7 @@ class ApproximateSubscription(Subscription):
             self._arrivals = [JoinRows(stream, self._operator.reads, live[stream.name])]
             self._join: LiveOperator[Any] = self._operator.live()
         else:
+            self._operator.standing()
             self._arrivals = [
                 JoinRows(stream, on, live[stream.name])
                 for stream, on in zip(self._operator.streams, self._operator.bound.keys, strict=True)
