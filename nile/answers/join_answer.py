@@ -24,7 +24,7 @@ from nile.operators.inputs.joining import Joinable
 from nile.operators.inputs.ruling import Partners, lent_grids, without_partners
 from nile.operators.join.chain_join import ChainJoin, is_chain_join
 from nile.operators.join.join import JoinInput, Outputs, PromisingJoin
-from nile.operators.join.range_join import RangeJoin, Ranges
+from nile.operators.join.range_join import DrawnRanges, RangeJoin, Ranges, draws_ranges
 from nile.operators.join.range_probe import is_counted
 from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.join import StrategyJoin, is_planned
@@ -106,8 +106,8 @@ class JoinAnswer(JoinOutputs[Outputs]):
             after = after.over([*map(len, joined.streams)], machine_prices())
             planned = StrategyJoin(plan, joined, clock if clock is not None and clock.limits else None, after=after)
             self._join, running = planned, planned.run()
-        elif is_counted(plan):
-            ranged = RangeJoin(plan, joined)
+        elif (drawn := draws_ranges(plan)) or is_counted(plan):
+            ranged = (DrawnRanges if drawn else RangeJoin)(plan, joined)
             self._join, running = ranged, ranged.run(weakly(self._with_rows))
         elif is_chain_join(plan):
             whole = ChainJoin(plan, joined)
@@ -221,7 +221,7 @@ class JoinAnswer(JoinOutputs[Outputs]):
             while not self._join.is_told and next(found, None) is not None:
                 pass
             return self._join.total
-        return super().estimate
+        return self._join.pairs if isinstance(self._join, DrawnRanges) else super().estimate
 
     @property
     def strategy(self) -> str:

@@ -193,7 +193,8 @@ class JoinOutputs(JoinWorth, Generic[Out]):
         if surely_fewer([[one.key] for one in streams], [len(one) for one in streams], most):
             return
         if (known := self._known) is not None:
-            self._refuse(known if self.plan.first is None else min(known, self.plan.first))
+            asked = (self.plan.first, self.plan.budget.outputs)
+            self._refuse(min([known, *(each for each in asked if each is not None)]))
 
     def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
         form = self._ranges if self.plan.output == "ranges" else self._rows

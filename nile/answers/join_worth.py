@@ -18,6 +18,7 @@ from nile.operators.common.total_bounds import TotalBounds, total_bounds
 from nile.operators.drive.clock import Clock
 from nile.operators.drive.metered import MeteredRun, report_of
 from nile.operators.inputs.joining import Loaded
+from nile.operators.join.range_join import DrawnRanges
 from nile.operators.multiway.drawn import DrawnCombinations
 from nile.operators.multiway.ranked import RankedCombinations
 from nile.operators.strategies.ranked import RankedJoin
@@ -84,8 +85,8 @@ class JoinWorth(Answer):
         A full answer knows, and is counted without being made; others run to their end.  A weighted one is a sample:
         the sum of its weights, with a 95 % interval from the spread by key, and, where keys were dropped, room for a
         heavy one among them (`operators.key_sample`; not certified: what was not seen cannot be known).  desc and asc
-        pick their tuples, which is not a random sample, nor are the first range records of n streams under a budget
-        in outputs: what they found is a guaranteed lower bound and nothing more.
+        pick their tuples, which is not a random sample, nor are the first range records of n streams under a budget in
+        outputs: what they found is a guaranteed lower bound and nothing more.
         """
         known = self._known
         if known is not None:
@@ -136,6 +137,8 @@ class JoinWorth(Answer):
         told = report_of(self.plan.budget, self._metered, self._reader.figures)
         if isinstance(self._reader, _COUNTED) and told.unit == "outputs":
             told = replace(told, spent=float(self._found.outputs))
+        if isinstance(self._reader, DrawnRanges):
+            told = replace(told, spent=float(self._reader.figures.outputs))
         if self.clock is None:
             return told
         rechosen = getattr(self._reader, "rechosen", "")

@@ -131,9 +131,7 @@ def test_of_a_stream_whose_own_condition_leaves_rows_unread_nothing_is_told() ->
     refuse_below_a_pass(Budget(0.1), database(in_memory)._names, [("a", "k")], "selection")
 
 
-@pytest.mark.parametrize(
-    "text", [AGGREGATES[1], ASKED["selection"][0].format("desc"), ASKED["three"][0].format("desc")]
-)
+@pytest.mark.parametrize("text", [AGGREGATES[1], ASKED["selection"][0].format("desc")])
 def test_what_loading_took_of_a_deadline_is_told_by_itself(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     db = database(in_memory)
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 6e9))

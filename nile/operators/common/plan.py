@@ -195,12 +195,17 @@ class JoinPlan:
             and not self.blind
         )
 
+    @property
+    def _draws_outputs(self) -> bool:
+        """Whether so many outputs are drawn: of what is played back all at once."""
+        return self.budget.unit == "outputs" and self.preference == "weighted"
+
     def unplanned(self) -> str:
         """What keeps a plan from being run by a strategy, in words; "": nothing."""
         hindrances = {
             f"method {self.method!r}": self.method != "nile",
             f"output {self.output!r}": self.output != "pairs",
-            f"replay {self.pace.replay!r}": self.pace.is_replay,
+            f"replay {self.pace.replay!r}": self.pace.is_replay and not self._draws_outputs,
             "forgetting": self.spec.forgetting,
             f"a budget of {self.budget}": self.budget.unit == "share",
             "estimates that are read as 0": self.blind,

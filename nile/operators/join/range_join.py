@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,9 +18,11 @@ from nile.exact.join.threads import Ahead, useful
 from nile.exact.state.lent import filled, roomy, taken
 from nile.operators.common.data import JoinInput, Outputs
 from nile.operators.common.figures import JoinFigures
+from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.operators.join.chain_join import CERTAIN, Unsampled
 from nile.pyramid.grid.manager import Memory
+from nile.summaries.estimate import Estimate
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ else:
     listed_kernels = lazy("nile.exact.join.listed_kernels")
     kernels = lazy("nile.operators.join.range_join_kernels")
 
-__all__ = ["RangeJoin", "Ranges"]
+__all__ = ["DrawnRanges", "RangeJoin", "Ranges", "draws_ranges"]
 
 Array = np.ndarray[Any, Any]
 _SLICES = 4
@@ -180,3 +182,53 @@ class RangeJoin(Unsampled):
         cost = float(np.rint(UNIT * self.data.costs).sum())
         records = int(np.count_nonzero(matches))
         return self._figures_of(matches.shape[0], records, records, 0, cost)
+
+
+def draws_ranges(plan: JoinPlan) -> bool:
+    """Whether a plan asks for a sample of so many range records, which are all there: nothing is forgotten."""
+    asked = plan.budget.unit == "outputs" and plan.preferred and plan.preference == "weighted"
+    usual = plan.method == "nile" and plan.strategy == "" and not (plan.spec.forgetting or plan.blind)
+    return asked and usual and plan.output == "ranges"
+
+
+class DrawnRanges(RangeJoin):
+    """As many records as are asked for, drawn from all (`draws_ranges`): every set of so many is as likely.
+
+    Each weighs as many as there are over as many as are drawn, and so does each of its pairs.  Cost: all records.
+    """
+
+    _drawn = 0
+
+    def run(self, make: Callable[[Outputs], Outputs] | None = None) -> Iterator[Outputs]:
+        """The records that are drawn, in the order in which tuples arrive."""
+        asked = self.plan.budget.outputs
+        assert asked is not None
+        whole = int(np.count_nonzero(self._joined.matches))
+        size = min(asked, whole)
+        rng = np.random.Generator(np.random.PCG64([self.plan.seed & 0xFFFFFFFF, 6]))
+        drawn = np.sort(rng.choice(whole, size, replace=False)) if size else np.zeros(0, np.int64)
+        self._drawn, weight, begin = size, whole / max(1, size), 0
+        for part in super().run():
+            assert isinstance(part, Ranges)
+            assert part.side is not None
+            assert part.low is not None
+            assert part.high is not None
+            at = drawn[np.searchsorted(drawn, begin) : np.searchsorted(drawn, begin + len(part))] - begin
+            begin += len(part)
+            if at.shape[0]:
+                found = Ranges(
+                    part.left[at], part.left[at], np.full(at.shape[0], weight), side=part.side[at], low=part.low[at],
+                    high=part.high[at], ts=part.ts[at], like=part.like[at],
+                )  # fmt: skip
+                yield found if make is None else make(found)
+
+    @property
+    def pairs(self) -> Estimate:
+        """How many pairs all records stand for."""
+        return Estimate.exact(float(self._joined.matches.sum()))
+
+    @property
+    def figures(self) -> JoinFigures:
+        """As of all records, of which only those drawn were handed out."""
+        told = super().figures
+        return replace(told, outputs=self._drawn, regions=self._drawn)

@@ -62,7 +62,9 @@ def is_sampled(plan: JoinPlan) -> bool:
         and plan.preference == "weighted"
         and (plan.budget.unit == "fraction" or (plan.budget.unit == "outputs" and plan.output == "pairs"))
         and not plan.is_exact
-        and not plan.pace.is_replay
+        and not (
+            plan.pace.is_replay and plan.budget.unit != "outputs"
+        )  # times are those played back, and nothing waits
         and not plan.spec.forgetting
     )
 

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 def draws_outputs(plan: JoinPlan) -> bool:
     """Whether a plan asks for a sample of so many outputs, in a way that counting can tell: not of records, nor where
-    a replay or forgetting leaves fewer than there are."""
+    forgetting leaves fewer than there are.  Streams that are played back are counted at the times of that."""
     return (
         plan.budget.unit == "outputs"
         and plan.preferred
@@ -27,7 +27,7 @@ def draws_outputs(plan: JoinPlan) -> bool:
         and plan.method == "nile"
         and plan.strategy == ""
         and plan.output == "pairs"
-        and not (plan.pace.is_replay or plan.spec.forgetting or plan.blind)
+        and not (plan.spec.forgetting or plan.blind)
     )
 
 

@@ -1,0 +1,79 @@
+"""Samples of so many outputs, of streams that are played back and of range records: drawn evenly from all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nile
+from nile.preferences.budget import Budget
+
+SHAPES = {"pair": ("ab", None), "condition": ("ab", "a.v < b.v"), "three": ("abc", None)}
+DEVIATIONS = 4.0
+
+
+def database(n: int = 250) -> nile.Database:
+    db = nile.connect()
+    for seed, name in enumerate("abc"):
+        rng = np.random.default_rng(seed)
+        given = {"t": np.sort(rng.integers(0, n, n)) * 1.0, "k": rng.zipf(1.4, n) % 9, "v": rng.random(n)}
+        db.register(name, pa.table(given), time="t")
+    return db
+
+
+@pytest.mark.parametrize("costs", ["machine", "engine"])
+@pytest.mark.parametrize("replay", ["data", "exponential"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_of_streams_that_are_played_back_all_outputs_are_as_likely(shape: str, replay: str, costs: str) -> None:
+    streams, where = SHAPES[shape]
+    query = database().join(*streams, on="k", window="9 s", where=where).replayed(replay, mean="500 ms")
+    names = [f"{name}_ordinal" for name in (("left", "right") if len(streams) == 2 else streams)]
+    whole = sorted(zip(*(query.run().to_arrow()[name].to_pylist() for name in names), strict=True))
+    place = {each: at for at, each in enumerate(whole)}
+    means, totals, asked = [], [], 40
+    for seed in range(40):
+        answer = query.prefer("weighted").using(seed=seed, costs=costs).run(Budget(outputs=asked))
+        found = answer.to_arrow()
+        drawn = [place[each] for each in zip(*(found[name].to_pylist() for name in names), strict=True)]
+        assert 0 < len(set(drawn)) == len(drawn) <= asked < len(whole)
+        weights = found["weight"].to_numpy()
+        totals.append(weights.sum())
+        means.append(weights @ drawn / weights.sum())
+    for found_mean, truth in ((means, (len(whole) - 1) / 2), (totals, len(whole))):
+        error = np.std(found_mean) / np.sqrt(len(means))
+        assert abs(np.mean(found_mean) - truth) <= DEVIATIONS * error + 1e-6 * truth
+
+
+@pytest.mark.parametrize("asked", [1, 25, 1_000_000])
+def test_all_range_records_of_two_streams_are_as_likely(asked: int) -> None:
+    query = database().join("a", "b", on="k", window="9 s").returning("ranges")
+    pairs = query.run().expand().num_rows
+    records = [tuple(row.values())[:6] for row in query.run().to_arrow().to_pylist()]
+    place = {each: at for at, each in enumerate(records)}
+    assert len(place) == len(records)
+    means, totals = [], []
+    for seed in range(60 if asked < len(records) else 1):
+        answer = query.prefer("weighted").using(seed=seed).run(Budget(outputs=asked))
+        rows = answer.to_arrow()
+        drawn = [place[tuple(row.values())[:6]] for row in rows.to_pylist()]
+        assert drawn == sorted(set(drawn))
+        assert len(drawn) == min(asked, len(records)) == answer.budget.spent
+        assert rows["weight"].to_numpy() == pytest.approx(len(records) / len(drawn))
+        assert answer.estimate == nile.Estimate.exact(float(pairs))
+        told = answer.expand()
+        assert told.num_rows == sum(rows["pairs"].to_pylist())
+        means.append(float(np.mean(drawn)))
+        totals.append(told["weight"].to_numpy().sum())
+    error = np.sqrt((len(records) ** 2 - 1) / 12 / (min(asked, len(records)) * len(means)))
+    assert abs(np.mean(means) - (len(records) - 1) / 2) <= DEVIATIONS * error
+    assert abs(np.mean(totals) - pairs) <= DEVIATIONS * np.std(totals) / np.sqrt(len(totals)) + 1e-6 * pairs
+
+
+def test_a_small_sample_of_more_than_memory_holds_is_drawn() -> None:
+    db, n = nile.connect(memory="30 MB"), 3_000
+    for name in "ab":
+        db.register(name, pa.table({"t": np.arange(n) * 1.0, "k": np.zeros(n, np.int64), "v": np.ones(n)}), time="t")
+    query = db.join("a", "b", on="k", window=n, where="a.v <= b.v").prefer("weighted")
+    found = query.run(Budget(outputs=20)).to_arrow()
+    assert found["weight"].to_numpy() == pytest.approx(n * n / 20)
