@@ -18,7 +18,7 @@ from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.join_terms import keys_of, value_of, window_of, windows_of, worths_of
 from nile.execution.approximate.shape import Shape
-from nile.execution.key_columns import equalities, one_key
+from nile.execution.key_columns import equalities, looked_at, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.tree import rename
@@ -124,6 +124,7 @@ class PreferredJoin:
         self._home = home
         self._budget = budget
         self._summaries = query.summaries
+        self._wanted = None if shape.group is not None else looked_at(shape.above)
         if budget is not None:
             unread = replace(query, summaries=())
             if bound_join(unread, shape, options, home.summaries).asked_once(budget).strategy:
@@ -156,13 +157,14 @@ class PreferredJoin:
         counted = []
         for stream, place in zip(self.streams, self.bound.places, strict=True):
             key, time = (f"{stream.alias}.{name}" for name in (place.key, stream.time))
-            others = [f for f in stream.fields if f.name != key and not (f.name == time and f.type in _TIMES)]
+            shown = [f for f in stream.fields if self._wanted is None or f.name in self._wanted]
+            others = [f for f in shown if f.name != key and not (f.name == time and f.type in _TIMES)]
             numbers = sum(pa.types.is_primitive(field.type) for field in others)
             counted.append((numbers, len(others) - numbers))
         return tuple(counted)
 
     def found(self, answer: Any) -> Iterator[pa.RecordBatch]:
-        """The combinations found, with the streams' columns."""
+        """The combinations found, with the streams' columns that are looked at."""
         for ordinals, weight, told in answer.found_values():
             for begin in range(0, weight.shape[0], _CHUNK):
                 part = slice(begin, begin + _CHUNK)
@@ -182,6 +184,8 @@ class PreferredJoin:
         arrays, names = [], []
         for k, (stream, columns, at) in enumerate(zip(self.streams, held, ordinals, strict=True)):
             for field in stream.fields:
+                if self._wanted is not None and field.name not in self._wanted:
+                    continue  # joined by, or tested, and looked at no more
                 name = field.name.removeprefix(f"{stream.alias}.")
                 column = columns[name]
                 if isinstance(column, pa.ChunkedArray):
