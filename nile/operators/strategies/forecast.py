@@ -43,9 +43,9 @@ _ALIKE = 1.15
 """Times by which what two ways find for each ns may differ in forecasts and be the same in truth."""
 _ALL = 0.995
 """Of what there is, from which on a part is taken for the whole at less cost."""
-_FINER, _SHARED = 0.6, 0.3
-"""Of what taking keys in costs, what counting all tuples by slot may: as much more is found of keys chosen by that; and
-where keys share slots, which tells less of them."""
+_FINER = (1.0, 0.45), (2.0, 0.25)
+"""By how many keys share a slot at the most: of what taking keys in costs, what counting all tuples by slot may, for as
+much more is found of keys chosen by that.  Where more share one it tells less than the look."""
 _PART_KEYS = 0.02
 """Distinct values a tuple that a part of a key is taken to have, before it is looked at."""
 SPARE = 0.97
@@ -217,8 +217,9 @@ def forecasts(look: Look, work: Work, preference: str, cap: int, grant: float) -
         # where that is little of what taking them in does.
         admission = best_keys(weighed, work, left, counting=asc)
         taking = admission.cost - admission.pairs * emit
-        alone = look.distinct <= 1 << look.finest
-        finer = max(look.every) > 1 and work.recounting <= (_FINER if alone else _SHARED) * taking
+        shared = look.distinct / (1 << look.finest)  # keys a slot
+        paid = next((share for most, share in _FINER if shared <= most), 0.0) * taking
+        finer = max(look.every) > 1 and work.recounting <= paid
         admission = replace(admission, finer=finer)
         worth = _share(admission.pairs, float(weighed[1].sum()))
         why = "rare keys" if asc else "keys with most pairs per tuple"
