@@ -27,6 +27,7 @@ from nile.operators.inputs.pair_windows import PairWindows
 from nile.operators.inputs.ruling import can_be_lent, lent_grids
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.join.chain_join import is_chain_join
+from nile.operators.join.planned import plans_ahead
 from nile.operators.multiway.multiway import METHODS
 from nile.operators.strategies.after import NOTHING, After
 from nile.operators.strategies.least import INSTEAD, refuse_below_a_pass
@@ -249,6 +250,8 @@ class BoundJoin:
         """
         ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
         ways = ways and self.apart is None  # no summary of one column tells of several
+        # A sample of the keys tells those without partners for less than summaries would take to be asked.
+        ways = ways and not (self.is_pair and plan.preference == "desc" and plans_ahead(plan))
         return tuple(home.shared(place.stream, place.key) if ways else None for place in self.places)
 
     def _counted(

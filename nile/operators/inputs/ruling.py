@@ -11,6 +11,7 @@ from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.ruling import ASKED_SHARE
 from nile.operators.inputs.joining import Joinable, KeyedStreams
+from nile.operators.join.planned import is_planned
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import Encoded
@@ -31,10 +32,13 @@ def without_partners(joined: Joinable, plan: JoinPlan, summaries: Partners) -> J
     A tuple is ruled out when every part of the other stream that its window reaches has certainly no tuple of its key.
     Parts are zones, or whole granularities where zones would cost more than a tenth of the grant to ask; under times
     that are played back windows are not told by the data's times, and every part is reached.  Some keys are asked for
-    first; the others only if what tuples without a partner would cost pays for it.
+    first; the others only if what tuples without a partner would cost pays for it.  A join that plans which keys come
+    in asks for none: it finds those without partners in its sample, for less than asking costs.
     """
     data = joined.input(plan.costs, ranges=plan.output == "ranges")
     if plan.method != "nile" or plan.is_exact or not any(summaries) or summaries[0] is summaries[1]:
+        return data
+    if is_planned(plan, data):
         return data
     granted = float(data.costs.sum()) * min(1.0, plan.fraction)
     window = None if plan.pace.replay == "exponential" else plan.window
