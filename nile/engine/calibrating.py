@@ -22,11 +22,12 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.listed import Lists
 from nile.exact.join.shared import in_all
 from nile.operators.inputs.joining import Joinable, load_stream
-from nile.operators.strategies.admitted import Admission, Kinds, best_keys
+from nile.operators.strategies.admitted import Admission
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
-from nile.operators.strategies.forecast import Work, sampled_keys
+from nile.operators.strategies.forecast import Work, best_keys, sampled_keys
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES, Curve, Prices, along
+from nile.operators.strategies.slots import Kinds
 from nile.operators.strategies.telling import by_stratum, told
 from nile.preferences.budget import Budget
 from nile.summaries.hashing import key_words

@@ -21,7 +21,8 @@ from nile.execution.options import Options
 from nile.execution.registry import Registry
 from nile.execution.statement.builder import read_query
 from nile.execution.statement.changing import is_changing, run_changing
-from nile.execution.statement.control import control_tables, update_control
+from nile.execution.statement.control import control_tables
+from nile.execution.statement.control_update import update_control
 from nile.execution.statement.reducing import reduced
 from nile.execution.statement.statements import run_statement
 from nile.report.truth import ELSEWHERE

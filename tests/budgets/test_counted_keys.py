@@ -12,11 +12,11 @@ from nile.answers.join_answer import JoinAnswer
 from nile.operators.common.plan import JoinPlan
 from nile.operators.inputs.joining import Joinable, Loaded
 from nile.operators.strategies import looking
-from nile.operators.strategies.admitted import Kinds, few_around
 from nile.operators.strategies.by_key import KeyPairs
 from nile.operators.strategies.forecast import Work
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import PRICES
+from nile.operators.strategies.slots import Kinds, few_around
 from nile.preferences.budget import Budget
 from nile.streams.accounting import Accounting
 

@@ -12,8 +12,8 @@ import pytest
 import nile
 from nile.operators.common.plan import JoinPlan, default_spec
 from nile.operators.strategies import choice
+from nile.operators.strategies.choice import Reach, reaches
 from nile.operators.strategies.prices import PRICES
-from nile.operators.strategies.reach import Reach, reaches
 from nile.preferences.budget import Budget
 from nile.preferences.fade import Fade
 from nile.summaries.heavy import pa

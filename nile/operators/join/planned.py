@@ -15,6 +15,7 @@ records, `nile.operators.join.promise_kernels` goes on tuple by tuple.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,9 +162,18 @@ class _Input:
 
     def sampled(self, many: int) -> Array:
         """Those of so many arrivals at random that have a key: int64 [m].  They are part of any larger sample."""
-        luck = mixed(np.arange(len(self), dtype=np.uint64) + np.uint64(self._salt + 3))
-        at = np.sort(np.argpartition(luck, many - 1)[:many])
+        at = np.sort(np.argpartition(self._luck, many - 1)[:many])
         return at[self.keyed[at]]
+
+    @cached_property
+    def _luck(self) -> Array:
+        return mixed(np.arange(len(self), dtype=np.uint64) + np.uint64(self._salt + 3))
+
+    @cached_property
+    def every(self) -> tuple[Array, Array]:
+        """All arrivals with a key, and the part of the key space of each: int64 [m] twice."""
+        at = np.flatnonzero(self.keyed)
+        return at, self.parts_of(at)
 
     def seen(self, many: int) -> Seen:
         """What a sample of so many arrivals tells."""
@@ -286,8 +296,7 @@ def _worth_counting(given: _Input, expected: Expected, times: Array, taking: flo
     order = order[np.cumsum(update * size[order]) <= _COUNTING * state.real[st.CREDIT]]
     counted = np.zeros(_PARTS, bool)
     if order.shape[0]:
-        every = np.flatnonzero(given.keyed)
-        have = np.bincount(given.parts_of(every), minlength=_PARTS)[order]
+        have = np.bincount(given.every[1], minlength=_PARTS)[order]
         most = _COUNTING_MOST * float(state.real[st.CREDIT])
         cost = np.cumsum(update * have)
         counted[order[cost <= most]] = True
@@ -299,8 +308,7 @@ def _counted(given: _Input, expected: Expected, counted: Array) -> Expected:
     """The same, where parts that were counted have what they have."""
     if not counted.any():
         return expected
-    at = np.flatnonzero(given.keyed)
-    parts = given.parts_of(at)
+    at, parts = given.every
     mine = counted[parts]
     at, parts = at[mine], parts[mine]
     tuples, pairs = given.by_part(at, parts, np.ones(at.shape[0])), given.by_part(at, parts, given.matches[at])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nile.operators.common.plan import JoinPlan
@@ -13,9 +13,8 @@ from nile.operators.strategies.forecast import Forecast, Work, choose, forecasts
 from nile.operators.strategies.least import INSTEAD, too_little
 from nile.operators.strategies.looking import Look, span_of
 from nile.operators.strategies.machine_prices import machine_prices
-from nile.operators.strategies.reach import reaches
 
-__all__ = ["USUAL", "WHOLE", "Choice", "pace_of"]
+__all__ = ["USUAL", "WHOLE", "Choice", "Reach", "pace_of", "reaches"]
 
 WHOLE = 1e30
 """ns that pay for anything."""
@@ -33,6 +32,37 @@ def pace_of(clock: Clock, behind: float) -> float:
     """How many times dearer than by the table work is by the clock.  behind: ns at the table's of what was done."""
     dear = clock.worked / behind if behind > _TOLD else 1.0
     return clock.crowded * min(_MOST_PACE, max(1.0 / _MOST_PACE, dear))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """window: ns, None for all time; worth: what a pair within it counts for on average, 1 in the first granularity;
+    why: in words, nothing for the window of the plan."""
+
+    window: int | None
+    worth: float
+    why: str = ""
+
+
+def reaches(plan: JoinPlan, span: int) -> list[Reach]:
+    """The plan's window, and under a fade factor besides each of its granularities with all that are younger.
+
+    span: ns that all tuples lie within.  Ages are taken to be even within the window.
+    Source: promising tuples, section 4.1.1: priority = fade ** (granularity - 1) * expected matches.
+    """
+    if plan.fade.factor == 1.0 or plan.preference != "desc":
+        return [Reach(plan.window, 1.0)]
+    far = max(1, span if plan.window is None else plan.window)
+    powers = plan.fade.powers(plan.spec.depth)
+    found, border, worth = [], 0, 0.0
+    for g in range(plan.spec.depth):
+        begin = border
+        border = far if g + 1 == plan.spec.depth else min(far, border + plan.spec.span(g + 1))
+        worth += float(powers[g]) * (border - begin)
+        if border == far:
+            break
+        found.append(Reach(border, worth / border, f"of the youngest {border / far:.0%} of the window "))
+    return [Reach(plan.window, worth / far), *found]
 
 
 class Choice:

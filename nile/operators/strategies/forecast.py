@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nile.operators.inputs.joining import Loaded
-from nile.operators.strategies.admitted import Admission, best_keys
+from nile.operators.strategies.admitted import Admission
 from nile.operators.strategies.looking import Look
 from nile.operators.strategies.prices import Prices
 from nile.preferences.strata import Strata, best_strata, sizes_of
@@ -19,6 +19,7 @@ __all__ = [
     "SPARE",
     "Forecast",
     "Work",
+    "best_keys",
     "choose",
     "first_part",
     "forecasts",
@@ -287,6 +288,36 @@ def _best(candidates: list[Forecast], grant: float) -> tuple[Forecast, Forecast]
     least = min(1.0, _LEAST * exact.pairs)
     paid = [each for each in finding if each.cost <= grant and (each.pairs >= least > 0.0 or each is exact)]
     return max(paid, key=lambda each: (each.quality, -each.cost), default=exact), exact
+
+
+def best_keys(
+    weighed: tuple[Array, Array, Array], work: Work, room: float, *, counting: bool = False, done: Array | None = None
+) -> Admission:
+    """As many slots as the room pays for, in ns, the best first.
+
+    weighed: by `Look.weighed`; counting: whether tuples that come in are counted, not only listed; done: bool [slots],
+    which are left out.
+    """
+    tuples, wanted, order = weighed
+    if done is not None:
+        order = order[~done[order]]
+    # The price of a tuple falls with the keys that come in: as many as the room would pay for at the price of all.
+    whole = float(tuples.sum()) * work.taking(1.0, counting=counting)
+    price = work.taking(min(1.0, max(0.0, room) / max(1.0, whole)), counting=counting)
+    emit = work.outlier if counting else work.keyed
+    costs = tuples[order] * price
+    taking = np.cumsum(costs)
+    written = np.cumsum(wanted[order] * emit)
+    # The last slot may have more pairs than are paid for.
+    count = int(np.searchsorted(taking + written - wanted[order] * emit, room, side="right")) if room > 0.0 else 0
+    stratum = np.zeros(tuples.shape[0], np.uint8)
+    stratum[order[:count]] = 1
+    one = np.ones(2)
+    cost, expected = 0.0, 0.0
+    if count:
+        cost = min(room, float(taking[count - 1] + written[count - 1]))
+        expected = min(float(wanted[order[:count]].sum()), max(0.0, cost - float(taking[count - 1])) / emit)
+    return Admission(stratum, np.array([0.0, 1.0]), one, one, cost, expected)
 
 
 def sampled_keys(look: Look, work: Work, room: float) -> tuple[Admission, float]:

@@ -15,13 +15,14 @@ from nile.operators.common.plan import JoinPlan
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.chain_join import ChainJoin
-from nile.operators.strategies.admitted import Admission, Kinds, Slots
+from nile.operators.strategies.admitted import Admission
 from nile.operators.strategies.after import NOTHING, After, Owing, keys_among
 from nile.operators.strategies.by_key import KeyOutliers, KeyPairs
 from nile.operators.strategies.choice import USUAL, WHOLE, Choice
 from nile.operators.strategies.drawing import drawn_in_parts
 from nile.operators.strategies.forecast import SPARE, first_part, reading
 from nile.operators.strategies.rechosen import Rest, Watch
+from nile.operators.strategies.slots import Kinds, Slots
 from nile.operators.strategies.telling import ToldRun, by_stratum, counted_all, drawing_rates, figures_of
 from nile.pyramid.grid.manager import Memory
 
