@@ -22,6 +22,7 @@ from nile.execution.key_columns import equalities, looked_at, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
 from nile.expressions.tree import rename
+from nile.operators.inputs.composing import puts_together
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.pair_conditions import taken_apart
 from nile.operators.strategies.after import After
@@ -136,8 +137,16 @@ class PreferredJoin:
         self.plan = self.bound.plan(budget)
 
     def standing(self) -> None:
-        """Be the join of a standing query, whose keys come one by one and are of one column each.  Raises as `plan`."""
-        self.bound = self.bound.by_one_column
+        """Be the join of a standing query, whose keys come one by one.  Raises as `plan`, KeyTypeError."""
+        kinds = [{field.name.removeprefix(f"{stream.alias}."): field.type for field in stream.fields}
+                 for stream in self.streams]  # fmt: skip
+        keys = [
+            [kind[name] for name in (place.key, *place.further)]
+            for kind, place in zip(kinds, self.bound.places, strict=True)
+        ]
+        if puts_together(list(zip(*keys, strict=True))):
+            return
+        self.bound = self.bound.by_one_column  # such as numbers beside decimals, which conditions compare
         self.plan = self.bound.plan(self._budget)
 
     def explain(self) -> str:

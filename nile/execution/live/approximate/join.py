@@ -94,13 +94,13 @@ class ApproximateSubscription(Subscription):
         self.schema = self._prepared.schema
         if isinstance(self._operator, PreferredSelection):
             stream = self._operator.standing()
-            self._arrivals = [JoinRows(stream, self._operator.reads, live[stream.name])]
+            self._arrivals = [JoinRows(stream, self._operator.reads, live[stream.name], structs=True)]
             self._join: LiveOperator[Any] = self._operator.live()
         else:
             self._operator.standing()
             self._arrivals = [
-                JoinRows(stream, on, live[stream.name])
-                for stream, on in zip(self._operator.streams, self._operator.bound.keys, strict=True)
+                JoinRows(stream, (place.key, *place.further), live[stream.name])
+                for stream, place in zip(self._operator.streams, self._operator.bound.places, strict=True)
             ]
             self._join = self._live_join(self._operator, names.hasher)
         self.plan: Any = self._join.plan

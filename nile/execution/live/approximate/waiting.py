@@ -12,6 +12,7 @@ from nile.exact.state.expire import joined
 from nile.exact.state.held import MOST, Held, State
 from nile.execution.reading import named_leaf, selected
 from nile.execution.values import schema_of
+from nile.operators.inputs.composing import put_together
 from nile.sql.plan import Stream
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
@@ -25,14 +26,16 @@ _FEW = 64
 
 
 class JoinRows:
-    """One stream of a statement.  on: its key column, or the columns that are read, as structs; live: its source.
+    """One stream of a statement.  live: its source; on: its key column, the columns of its key (`put_together`), or, as
+    structs, those that are read.
 
     Tuples wait until all streams have passed them (`take`, `due`), get ordinals from 0 in their order, and are held
     until `let_go`.
     """
 
-    def __init__(self, stream: Stream, on: str | tuple[str, ...], live: LiveStream) -> None:
+    def __init__(self, stream: Stream, on: str | tuple[str, ...], live: LiveStream, *, structs: bool = False) -> None:
         self._stream = stream
+        self._structs = structs
         self.live = live
         self.alias = stream.alias
         self._on = on
@@ -109,7 +112,9 @@ class JoinRows:
     def _keys_of(self, rows: pa.RecordBatch) -> pa.Array:
         names = (self._on,) if isinstance(self._on, str) else self._on
         columns = [rows.column(rows.schema.get_field_index(f"{self.alias}.{name}")) for name in names]
-        return columns[0] if isinstance(self._on, str) else pa.StructArray.from_arrays(columns, list(names))
+        if self._structs:
+            return pa.StructArray.from_arrays(columns, list(names))
+        return columns[0] if len(columns) == 1 else put_together(columns)
 
     def capture(self, first: int) -> State:
         """What waits, and the rows of tuples from ordinal `first` on."""
