@@ -57,7 +57,7 @@ class Aggregate:
             return
         place = f"{where}, '{self.name}'"
         kind = self.value.kind(schema, where=place)
-        if CATALOGUE[self.function].takes == "any":
+        if CATALOGUE[self.function].takes != "number":
             if kind == "other":
                 raise KeyTypeError(
                     f"{place}: {self.function} needs numbers, text, times or booleans; got {self.value.text!r}, which "

@@ -12,6 +12,7 @@ from nile.aggregates.asked import Aggregate
 from nile.answers.answer import SHOWN, Answer
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.numbers import Numbers
+from nile.operators.aggregate.ordered import Ordered
 from nile.report.pages.plot import Bar, Plot
 from nile.summaries.errors import ConfigError, UnknownColumn
 from nile.summaries.estimate import Estimate
@@ -32,13 +33,15 @@ class AggregateTable(Answer):
         self,
         place: str,
         aggregates: Sequence[Aggregate],
-        labels: Sequence[pa.Array | None],
+        labels: Sequence[pa.Array | Ordered | None],
         by: Mapping[str, pa.Array],
         names: Sequence[str],
         *,
         standing: bool,
     ) -> None:
-        """labels: for each aggregate the distinct values behind its codes, or None; by: one value a group."""
+        """labels: for each aggregate the distinct values behind its codes, what its numbers stand for, or None; by: one
+        value a group.
+        """
         self._place = place
         self._aggregates = tuple(aggregates)
         self._labels = tuple(labels)
@@ -58,7 +61,7 @@ class AggregateTable(Answer):
             for g in self._shown(q):
                 group = tuple(column[g] for column in columns)
                 for a, aggregate in enumerate(self._aggregates):
-                    yield query, group, aggregate.name, self._numbers[q][a][g]
+                    yield query, group, aggregate.name, self._told(q, a, g)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class AggregateTable(Answer):
         """The number, where there is but one."""
         if self._by or len(self._aggregates) != 1 or len(self._names) != 1:
             return None
-        number = self._numbers[0][0][0]
+        number = self._told(0, 0, 0)
         return None if isinstance(number.value, list) else self.estimate(self._aggregates[0].name)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -144,18 +147,24 @@ class AggregateTable(Answer):
         for name, labels in self._by.items():
             columns[name] = labels.take(pa.array([g for _, g in rows], pa.int64()))
         for a, aggregate in enumerate(self._aggregates):
-            numbers = [self._numbers[q][a][g] for q, g in rows]
+            numbers = [self._told(q, a, g) for q, g in rows]
             if aggregate.function == "top_k":
                 columns[aggregate.name] = self._lists(numbers, a)
                 continue
             estimates = [Estimate.exact(math.nan) if n.estimate is None else n.estimate for n in numbers]
             known = [n.value is not None for n in numbers]
-            columns[aggregate.name] = _values([n.value for n in numbers])
+            held = self._labels[a]
+            if isinstance(held, Ordered):
+                columns[aggregate.name] = pa.array([n.value for n in numbers], held.kind)
+                known = [False] * len(numbers)
+            else:
+                columns[aggregate.name] = _values([n.value for n in numbers])
             ends = ("low", [e.low for e in estimates]), ("high", [e.high for e in estimates])
             for end, found in ends:
                 shown = [float(one) if have else None for one, have in zip(found, known, strict=True)]
                 columns[f"{aggregate.name}_{end}"] = pa.array(shown, pa.float64())
-            columns[f"{aggregate.name}_certified"] = pa.array([e.certified for e in estimates], pa.bool_())
+            sure = [self._is_certified(q, a, g) for q, g in rows]
+            columns[f"{aggregate.name}_certified"] = pa.array(sure, pa.bool_())
         return pa.table(columns)
 
     def _query(self, query: str | None) -> int:
@@ -187,10 +196,24 @@ class AggregateTable(Answer):
             at = found[0]
         elif group is not None:
             raise ConfigError(f"{self._place}: needed no group, the query has no by; got {group!r}; leave it out")
-        return self._numbers[q][names.index(name)][at]
+        return self._told(q, names.index(name), at)
+
+    def _told(self, q: int, a: int, g: int) -> Number:
+        """A number as its aggregate's value."""
+        number, stands = self._numbers[q][a][g], self._labels[a]
+        return stands.told(number) if isinstance(stands, Ordered) else number
+
+    def _is_certified(self, q: int, a: int, g: int) -> bool:
+        """Whether the interval is certain to hold; of a value without one, whether it is the exact one."""
+        estimate = self._numbers[q][a][g].estimate
+        if estimate is None:
+            return True
+        exact = estimate.certified and (estimate.low == estimate.high or math.isnan(estimate.value))
+        return exact if isinstance(self._labels[a], Ordered) else estimate.certified
 
     def _lists(self, numbers: list[Number], a: int) -> pa.Array:
         labels = self._labels[a]
+        assert not isinstance(labels, Ordered)
         kind = pa.string() if labels is None else labels.type
         entry = pa.struct([("value", kind), ("count", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
         return pa.array([number.value for number in numbers], pa.list_(entry))

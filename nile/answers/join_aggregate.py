@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nile.aggregates.asked import MOMENT, SETS, Aggregate, read_aggregates
+from nile.aggregates.asked import MOMENT, Aggregate, read_aggregates
 from nile.answers.aggregate_table import AggregateTable
 from nile.answers.join_counting import available, counted_numbers
 from nile.answers.tabular import Members
@@ -18,6 +18,7 @@ from nile.operators.aggregate.distribution import estimate_distribution
 from nile.operators.aggregate.estimates import Number, estimate_moment
 from nile.operators.aggregate.evidence import Evidence, no_cells
 from nile.operators.aggregate.input import AggregateInput, Measure
+from nile.operators.aggregate.ordered import Ordered
 from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
 from nile.operators.inputs.aggregating import grouped, measure_of
 from nile.operators.inputs.loading import Columns
@@ -70,8 +71,8 @@ class JoinAggregateAnswer(AggregateTable):
         plan = answer.plan
         whole = plan.is_exact and plan.preference != "asc"
         if whole and (counted := counted_numbers(answer, aggregates, by, aliases)) is not None:
-            self._groups, groups_by, numbers = counted
-            super().__init__(_PLACE, aggregates, [None] * len(aggregates), groups_by, [""], standing=False)
+            self._groups, groups_by, numbers, kinds = counted
+            super().__init__(_PLACE, aggregates, kinds, groups_by, [""], standing=False)
             self._numbers = [numbers]
             return
         found = answer.members()
@@ -82,14 +83,13 @@ class JoinAggregateAnswer(AggregateTable):
         columns = Columns("join", found.streams[0].ts[found.ordinal[0]], batch, Accounting(), found.streams[0].hasher)
         group, groups, labels_by = grouped(by, columns, _PLACE)
         measures: list[Measure | None] = []
-        labels: list[pa.Array | None] = []
+        labels: list[pa.Array | Ordered | None] = []
         for aggregate in aggregates:
             if aggregate.value is None:
                 measures.append(None)
                 labels.append(None)
                 continue
-            coded = aggregate.function in SETS
-            measure, label = measure_of(aggregate.value, columns, coded=coded, where=_PLACE)
+            measure, label = measure_of(aggregate.value, columns, aggregate.function, where=_PLACE)
             measures.append(measure)
             labels.append(label)
         super().__init__(_PLACE, aggregates, labels, labels_by, [""], standing=False)
@@ -274,7 +274,7 @@ def _member_columns(found: Members, aliases: tuple[str, ...], needed: Sequence[s
 def _exact(
     aggregates: tuple[Aggregate, ...],
     measures: Sequence[Measure | None],
-    labels: Sequence[pa.Array | None],
+    labels: Sequence[pa.Array | Ordered | None],
     columns: Columns,
     group: Array,
     groups: int,

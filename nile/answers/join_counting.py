@@ -11,6 +11,7 @@ from nile.aggregates.asked import Aggregate
 from nile.expressions.conditions import Value
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.exact import aggregated, whole_totals
+from nile.operators.aggregate.ordered import Ordered
 from nile.operators.common.partners import partners
 from nile.operators.inputs.aggregating import grouped
 from nile.operators.inputs.joining import Joinable, Loaded
@@ -41,8 +42,9 @@ def available(side: Loaded, key: str) -> pa.RecordBatch:
 
 def counted_numbers(
     answer: JoinOutputs[Any], aggregates: Sequence[Aggregate], by: Sequence[Value], aliases: Sequence[str]
-) -> tuple[int, Mapping[str, pa.Array], list[list[Number]]] | None:
-    """(groups, one value a group for each key, [aggregate][group]) of all pairs of two streams without a condition.
+) -> tuple[int, Mapping[str, pa.Array], list[list[Number]], list[Ordered | None]] | None:
+    """(groups, one value a group for each key, [aggregate][group], what its values are for each that has no numbers) of
+    all pairs of two streams without a condition.
 
     An aggregate is one of the tuples of the side that has its columns, each as often as it matches.  None where an
     aggregate is of both sides at once, where groups are of a side that it is not of, and for top_k.  O(n log n).
@@ -71,11 +73,13 @@ def counted_numbers(
         columns = Columns("join", ts[only][kept], rows, Accounting(), joined.left.hasher)
         own, groups, labels = grouped(by, columns, _PLACE)
         group[only][kept] = own
-    numbers = []
+    numbers, kinds = [], []
     for each, base in zip(aggregates, bases, strict=bool(aggregates)):
         assert base is not None
-        numbers.append(_numbers(each, batches[base], group[base], groups, weights[base]))
-    return groups, labels, numbers
+        exact_numbers, kind = _numbers(each, batches[base], group[base], groups, weights[base])
+        numbers.append(exact_numbers)
+        kinds.append(kind)
+    return groups, labels, numbers, kinds
 
 
 def _named(side: Loaded, alias: str, key: str) -> pa.RecordBatch:
@@ -85,11 +89,15 @@ def _named(side: Loaded, alias: str, key: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(len(side))], names=[*names, "_"])
 
 
-def _numbers(each: Aggregate, batch: pa.RecordBatch, group: Array, groups: int, weight: Array) -> list[Number]:
-    """One exact Number a group."""
-    values = None
+def _numbers(
+    each: Aggregate, batch: pa.RecordBatch, group: Array, groups: int, weight: Array
+) -> tuple[list[Number], Ordered | None]:
+    """(one exact Number a group, what values they are where they are no numbers)."""
+    values, ordered = None, None
     if each.value is not None:
         values = each.value.of(batch, where=_PLACE)
+        exactly = each.value.key_of(batch, where=_PLACE)
+        values = exactly if each.function == "count_distinct" or pa.types.is_uint64(exactly.type) else values
         if len(values) != batch.num_rows:
             values = pa.repeat(values[0], batch.num_rows)
     kept = weight > 0
@@ -97,15 +105,18 @@ def _numbers(each: Aggregate, batch: pa.RecordBatch, group: Array, groups: int, 
         kept &= values.is_valid().to_numpy(zero_copy_only=False)
         totals = whole_totals(values.filter(pa.array(kept)), group[kept], groups, weight[kept])
         some = np.bincount(group[kept], minlength=groups) > 0
-        return [_number(int(total) if any_ else None) for total, any_ in zip(totals, some, strict=True)]
+        return [_number(int(total) if any_ else None) for total, any_ in zip(totals, some, strict=True)], None
     gives = pa.int64() if each.function in _WHOLE else pa.float64()
     if each.function in _SAME and values is not None:
         gives = values.type
+    if not (pa.types.is_integer(gives) or pa.types.is_floating(gives)):
+        ordered = Ordered(gives)
     item = AggregateItem(
         Field(each.name, gives), "count" if each.function == "count_distinct" else each.function, None,
         each.function == "count_distinct", None if each.argument is None else float(each.argument),
     )  # fmt: skip
-    return [_number(value) for value in aggregated(item, values, group, groups, weight).to_pylist()]
+    found = aggregated(item, values, group, groups, weight).to_pylist()
+    return [_number(value) if ordered is None else Number(value, None) for value in found], ordered
 
 
 def _number(value: Any) -> Number:

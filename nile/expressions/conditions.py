@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nile.expressions.binding import bind, bind_value
-from nile.expressions.evaluate import evaluate_mask, evaluate_value
+from nile.expressions.evaluate import evaluate_key, evaluate_mask, evaluate_value
 from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
 from nile.expressions.tree import Kind, Node, columns_of
@@ -101,6 +101,10 @@ class Value:
     def of(self, batch: pa.RecordBatch, *, where: str) -> pa.Array:
         """The value for each row, null where there is none. Vectorised; raises as `kind`."""
         return evaluate_value(self.bound(batch.schema, where=where), batch)
+
+    def key_of(self, batch: pa.RecordBatch, *, where: str) -> pa.Array:
+        """As `of`, of what is told apart or put in order and not computed with: `evaluate_key`."""
+        return evaluate_key(self.bound(batch.schema, where=where), batch)
 
 
 def parse_value(text: str, *, where: str, resolve: Resolve | None = None) -> Value:

@@ -151,3 +151,11 @@ def test_doubles_that_equal_others_of_other_bits_are_found() -> None:
         assert twin == any(number is each for each in odd)
     assert not has_other_forms(np.array(plain).view(np.int64))
     assert not has_other_forms(np.zeros(0, np.int64))
+
+
+def test_a_dictionary_without_a_row_is_coded_beside_one_of_no_type() -> None:
+    empty = pa.array([], pa.string()).dictionary_encode()
+    for other in (pa.array([], pa.null()), empty, pa.array([None, None], pa.string()).dictionary_encode()):
+        for columns in ([empty, other], [other, empty]):
+            assert [codes.shape[0] for codes in window_codes(columns)] == [len(column) for column in columns]
+            assert all((codes < 0).all() for codes in window_codes(columns))

@@ -238,7 +238,7 @@ def _alike(key_columns: Sequence[Any]) -> tuple[list[Any], Any]:
                     f"join key: both sides need comparable types; got {common} and {whole.type}; cast one side"
                 )
             common = shared
-    if pa.types.is_null(common) or not any(map(len, columns)):
+    if pa.types.is_null(common):
         return columns, common
     try:
         columns = [column if column.type == common else nearest(column, common) for column in columns]

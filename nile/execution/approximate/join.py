@@ -48,6 +48,8 @@ Array = np.ndarray[Any, Any]
 _WEIGHT = "_weight"
 _OUTPUTS = "_outputs"
 _CHUNK = 65_536
+_MOST_UNSIGNED = float((1 << 64) - (1 << 11))
+"""The largest double that fits 64 bits without a sign."""
 _TIMES = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 
 
@@ -295,7 +297,10 @@ def _fitted(column: Any, wanted: Any) -> Any:
     """An estimate in its field's type; a count that is estimated is rounded."""
     if pa.types.is_integer(wanted) and pa.types.is_floating(column.type):
         values = column.to_numpy(zero_copy_only=False)
-        return pa.array(np.rint(np.nan_to_num(values)).astype(np.int64), mask=np.isnan(values)).cast(wanted)
+        whole: Array = np.rint(np.nan_to_num(values))
+        if pa.types.is_uint64(wanted):
+            return pa.array(np.clip(whole, 0.0, _MOST_UNSIGNED).astype(np.uint64), mask=np.isnan(values))
+        return pa.array(whole.astype(np.int64), mask=np.isnan(values)).cast(wanted)
     return column.cast(wanted, safe=False)
 
 

@@ -110,7 +110,11 @@ def _extreme(measure: Measure | None, chosen: Array, *, largest: bool) -> Number
         return Number(math.nan, Estimate.exact(math.nan) if largest else Estimate.guess(math.nan))
     found = float(numbers.max() if largest else numbers.min())
     ends = (found, math.inf) if largest else (-math.inf, found)
-    return Number(found if measure.whole is None else int(found), Estimate.between(found, *ends))
+    shown: int | float = found
+    if measure.whole is not None:  # float64 rounds those past 2**53
+        whole = measure.whole[chosen & measure.valid]
+        shown = int(whole.max() if largest else whole.min())
+    return Number(shown, Estimate.between(found, *ends))
 
 
 def _distribution(

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.asked import SETS, Aggregate
+from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.conditions import Condition, Value
+from nile.expressions.tree import Column
 from nile.operators.aggregate.input import AggregateInput, Measure
+from nile.operators.aggregate.ordered import Ordered, in_order
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.common.rows import ranks_of
 from nile.operators.inputs.expression_bounds import bounds_of
@@ -29,15 +32,15 @@ _DENSE = 4
 class Asked:
     """A run's input with the labels that turn its numbers back into values.
 
-    labels: for each measure, its distinct values by code (None where codes are not needed).  by: names and,
-    for each, one value a group.  on: the grid's column, None without one.  coded: makes the same with that column's
-    values told apart, where they were not and a run under more budget may ask for them.
+    labels: for each measure, its distinct values by code, or what its numbers stand for (None: for themselves).
+    by: names and, for each, one value a group.  on: the grid's column, None without one.  coded: makes the same with
+    that column's values told apart, where they were not and a run under more budget may ask for them.
     """
 
     def __init__(
         self,
         data: AggregateInput,
-        labels: list[pa.Array | None],
+        labels: list[pa.Array | Ordered | None],
         by: dict[str, pa.Array],
         on: str | None,
         coded: Callable[[], Asked] | None = None,
@@ -95,18 +98,17 @@ def prepare(
         )  # fmt: skip
     group, groups, labels_by = grouped(by, columns, where)
     measures: list[Measure] = []
-    labels: list[pa.Array | None] = []
+    labels: list[pa.Array | Ordered | None] = []
     of: list[int] = []
-    numbers: dict[tuple[str, bool], int] = {}
+    numbers: dict[tuple[str, str], int] = {}
     for aggregate in aggregates:
         if aggregate.value is None:
             of.append(-1)
             continue
-        coded = aggregate.function in SETS
-        key = (aggregate.value.text, coded)
+        key = (aggregate.value.text, _looked_at(aggregate, batch, where))
         if key not in numbers:
             numbers[key] = len(measures)
-            measure, label = measure_of(aggregate.value, columns, coded=coded, where=where)
+            measure, label = measure_of(aggregate.value, columns, aggregate.function, where=where)
             measures.append(measure)
             labels.append(label)
         of.append(numbers[key])
@@ -127,12 +129,31 @@ def prepare(
     return Asked(data, labels, labels_by, on)
 
 
-def measure_of(value: Value, columns: Columns, *, coded: bool, where: str) -> tuple[Measure, pa.Array | None]:
-    """An expression over n rows as a Measure, and its distinct values when they are coded."""
+def _looked_at(aggregate: Aggregate, batch: pa.RecordBatch, where: str) -> str:
+    """What an aggregate looks at of its values, by which those of one expression share a measure."""
+    assert aggregate.value is not None
+    kind, tree = CATALOGUE[aggregate.function], aggregate.value.bound(batch.schema, where=where)
+    if kind.is_set:
+        return "codes"
+    whole = isinstance(tree, Column) and tree.unsigned
+    return "numbers" if tree.kind in ("integer", "number") and not whole else f"{kind.takes}, {kind.gives}"
+
+
+def measure_of(
+    value: Value, columns: Columns, function: str, *, where: str
+) -> tuple[Measure, pa.Array | Ordered | None]:
+    """An expression over n rows as a Measure for an aggregate, and its distinct values where they are coded, or what
+    its numbers stand for where they are no values.
+    """
     batch, n = columns.batch, len(columns)
+    coded = function in SETS
     array = value.of(batch, where=where) if value.columns else _constant(value, n, where)
+    exactly = value.key_of(batch, where=where) if value.columns else array
     valid: Array = pc.is_valid(array).to_numpy(zero_copy_only=False)
     values, whole = np.zeros(n), None
+    if (ordered := in_order(array if pa.types.is_decimal(exactly.type) else exactly, function)) is not None:
+        whole, told = ordered
+        return Measure(value.text, valid, whole.astype(np.float64), whole), told
     if pa.types.is_integer(array.type):
         whole = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         values = whole.astype(np.float64)
@@ -142,7 +163,7 @@ def measure_of(value: Value, columns: Columns, *, coded: bool, where: str) -> tu
     if not coded:
         return Measure(value.text, valid, values, whole, low=low, high=high), None
     table = KeyTable(columns.hasher)
-    encoded = table.encode(array, where=f"{where}, '{value.text}'")
+    encoded = table.encode(exactly, where=f"{where}, '{value.text}'")
     labels = table.decode(np.arange(table.known))
     return Measure(value.text, valid, values, whole, encoded.codes, encoded.hashes, low, high), labels
 
@@ -174,7 +195,7 @@ def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, i
     key = np.zeros(n, np.int64)
     arrays = []
     for value in by:
-        array = value.of(columns.batch, where=where) if value.columns else _constant(value, n, where)
+        array = value.key_of(columns.batch, where=where) if value.columns else _constant(value, n, where)
         arrays.append(array)
         codes = KeyTable().encode(array, where=f"{where}, by '{value.text}'").codes.astype(np.int64) + 1
         key, first = _numbered(key * (int(codes.max()) + 1) + codes)
