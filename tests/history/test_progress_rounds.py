@@ -121,3 +121,18 @@ def test_what_no_round_can_tell_is_refused() -> None:
         db.sql(f"{THREE} WITH PREFERENCE desc ORDER BY k").progress()
     with pytest.raises(NotYet, match="got a WINDOW, whose rows are the latest alone"):
         db.sql("SELECT k FROM s1 WINDOW 9").progress()
+
+
+@pytest.mark.parametrize(
+    "preference", ["", " WITH PREFERENCE desc", " WITH PREFERENCE asc", " WITH PREFERENCE weighted"]
+)
+@pytest.mark.parametrize("empty", ["s1", "s2"])
+@pytest.mark.parametrize("name", ["three", "window"])
+def test_a_stream_without_a_tuple_finds_no_row(name: str, empty: str, preference: str) -> None:
+    with nile.connect() as db:
+        for stream in ("s1", "s2", "s3"):
+            table = database(live=False).sql(f"SELECT ts, k, v FROM {stream}").to_arrow()
+            db.register(stream, table.slice(0, 0) if stream == empty else table, time="ts")
+        *_, last = db.sql(ROWS[name] + preference).progress(every=0)
+        assert last.to_arrow().num_rows == 0
+        assert last.estimate.value == 0

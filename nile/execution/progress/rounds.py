@@ -138,11 +138,11 @@ class ProgressiveRounds(Progressive):
         first.sort()
         new = every[first[first >= known.shape[0]]]
         self._seen = np.concatenate([known, new])
-        columns = [answer.carried(k, new[:, k]) for k in range(new.shape[1])]
-        held, at = zip(*columns, strict=True)
-        batch = operator.taken(held, at, np.ones(new.shape[0]))
-        made = found.made(batch.select([name for name in batch.schema.names if name != WEIGHT]))
-        found.add(made)
+        if new.shape[0]:  # a stream without a tuple has no columns
+            columns = [answer.carried(k, new[:, k]) for k in range(new.shape[1])]
+            held, at = zip(*columns, strict=True)
+            batch = operator.taken(held, at, np.ones(new.shape[0]))
+            found.add(found.made(batch.select([name for name in batch.schema.names if name != WEIGHT])))
         seen = float(self._seen.shape[0]) if not found.selects else 0.0
         self._estimate = Estimate.exact(seen) if share == 1.0 else Estimate.between(seen, seen, float("inf"))
         self._covered = share
