@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nile.answers.join_answer import ComingAnswer, JoinAnswer
-from nile.answers.join_streams import Place, guiding, selected_from
+from nile.answers.join_streams import Place, guiding, of_several, selected_from
 from nile.answers.multiway_answer import MultiwayAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration, parse_duration
@@ -58,7 +58,7 @@ class BoundJoin:
     then what follows for the pair furthest apart, by which outliers are told too.  summary: options of SummarySpec that
     were given.  first: only so many outputs, the most promising ones first.  worths: of each place what its tuples are
     worth, by which counts are multiplied; (): 1.  apart: the condition of who joins by the first column of a key of
-    several alone; None of one.
+    several alone; None of one, and where another column of it is computed.
     """
 
     places: tuple[Place, ...]
@@ -249,7 +249,7 @@ class BoundJoin:
         Of a stream whose tuples are selected it tells what there can be at most.
         """
         ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
-        ways = ways and self.apart is None  # no summary of one column tells of several
+        ways = ways and not of_several(self.places)  # no summary of one column tells of several
         # A sample of the keys tells those without partners for less than summaries would take to be asked.
         ways = ways and not (self.is_pair and plan.preference == "desc" and plans_ahead(plan))
         return tuple(home.shared(place.stream, place.key) if ways else None for place in self.places)
@@ -298,7 +298,7 @@ class BoundJoin:
         keyed = list(zip(self.streams, self.keys, strict=True))
         refuse_below_a_pass(plan.budget, home, keyed, plan.strategy, INSTEAD if self.is_pair else "")
         plain = self.plan(budget)
-        comes = as_it_comes and not self.worths and self.is_pair and self.apart is None and can_come(plain)
+        comes = as_it_comes and not self.worths and self.is_pair and not of_several(self.places) and can_come(plain)
         if comes and not any(self.shared(home, plain)):
             coming = ComingStreams(home, self.streams, self.keys, *self._asked(carry))
             if coming.waits():

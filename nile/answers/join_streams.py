@@ -18,7 +18,7 @@ from nile.operators.join.planned import plan_told
 from nile.summaries.costs import CostTable
 from nile.summaries.heavy import pa
 
-__all__ = ["Place", "Streams", "guiding", "selected_from"]
+__all__ = ["Place", "Streams", "guiding", "of_several", "selected_from"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +39,11 @@ class Place:
         """Its key as the question calls it; in brackets a key of several columns."""
         key = ", ".join((self.key, *self.further))
         return f"{self.name}.({key})" if ", " in key else f"{self.name}.{key}"
+
+
+def of_several(places: Sequence[Place]) -> bool:
+    """Whether the key of a join is of several columns."""
+    return any(place.further for place in places)
 
 
 def selected_from(places: Sequence[Place], condition: PairCondition | None) -> str:

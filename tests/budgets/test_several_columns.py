@@ -275,3 +275,45 @@ def test_decimals_are_compared_with_doubles_as_doubles(digits: tuple[int, int]) 
 
 def rows_of(table: pa.Table) -> Counter[tuple[float, ...]]:
     return rows(table, "pq")
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("preference", ["desc", "weighted", "asc"])
+@pytest.mark.parametrize("on", ["j + 1", "j", "k"])
+def test_a_summary_of_one_of_the_columns_or_of_an_expression_changes_no_pair(
+    on: str, preference: str, live: bool
+) -> None:
+    table = pa.table({"t": np.arange(200.0), "k": np.arange(200) % 5, "j": np.arange(200) % 3, "n": np.arange(200)})
+    text = "SELECT x.n AS a, y.n AS b FROM x, y WHERE x.k = y.k AND x.j + 1 = y.j + 1"
+    want = {(a, b) for a in range(200) for b in range(200) if a % 15 == b % 15 and abs(a - b) <= 40}
+    with nile.connect() as db:
+        for name in "xy":
+            if live:
+                db.stream(name, table.schema, time="t")
+            else:
+                db.register(name, table, time="t")
+            db.sql(f"CREATE SUMMARY s{name} ON {name} ({on}) WITH GRANULARITY '1 s' AND COLLAPSE (2, 3)")
+        for name in "xy" if live else ():
+            db.push(name, table)
+        for costs in ("engine", "machine"):
+            for budget in (0.3, 1.0):
+                asked = f"{text} WITH PREFERENCE {preference} WINDOW '40 s' BUDGET {budget}"
+                found = db.sql(asked, costs=costs).to_arrow()
+                pairs = list(zip(found["a"].to_pylist(), found["b"].to_pylist(), strict=True))
+                assert len(pairs) == len(set(pairs))
+                assert set(pairs) <= want
+                assert budget < 1.0 or preference == "asc" or set(pairs) == want
+
+
+@pytest.mark.parametrize("costs", ["engine", "machine"])
+@pytest.mark.parametrize("asked", ["count(*) AS n", "sum(v) AS n", "count(DISTINCT v) AS n"])
+def test_numbers_within_a_whole_budget_are_exact(asked: str, costs: str) -> None:
+    """One key's tuples are told by a count sketch only where what is granted pays for no more."""
+    draw = np.random.default_rng(395)
+    table = pa.table({"t": np.arange(3_000.0), "j": draw.integers(0, 20, 3_000), "v": draw.integers(0, 50, 3_000)})
+    with nile.connect() as db:
+        db.register("x", table, time="t")
+        exact = db.sql(f"SELECT {asked} FROM x WHERE j = 3").fetchall()
+        assert db.sql(f"SELECT {asked} FROM x WHERE j = 3 BUDGET 1.0", costs=costs).fetchall() == exact
+        db.sql("CREATE SUMMARY s ON x (j) WITH GRANULARITY '60 s' AND COLLAPSE (2, 3)")
+        assert db.sql(f"SELECT {asked} FROM x WHERE j = 3 BUDGET 1.0", costs=costs).fetchall() == exact

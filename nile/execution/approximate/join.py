@@ -75,8 +75,9 @@ def bound_join(query: Query, shape: Shape, options: Options, summaries: Mapping[
     selected = *(s.where for s in streams), join.condition, shape.where
     alone, condition = taken_apart(all_of(*selected, *equalities(join, rest)), aliases)
     apart = None
-    if len(keys) > 1:
-        _, apart = taken_apart(all_of(*selected, *equalities(join, one_key(join, frozenset(keys[0]))[1])), aliases)
+    _, others = one_key(join, frozenset(keys[0]))
+    if len(keys) > 1 and {name for pair in others for name in pair} <= {field.name for field in join.fields}:
+        _, apart = taken_apart(all_of(*selected, *equalities(join, others)), aliases)
     places = (
         Place(stream.name, stream.alias, _own(stream, each[0]), where, tuple(_own(stream, one) for one in each[1:]))
         for stream, each, where in zip(streams, zip(*keys, strict=True), alone, strict=True)

@@ -153,10 +153,11 @@ class AggregateRun:
                 "countsketch; got something else; use method='auto'"
             )
         timed = self._left is not None and data.n > 0
-        if not timed and (plan.method == "naive" or self.exact_cost == 0.0):
+        poor = self.granted < least_summary(data.n, plan.costs, ROWS)
+        whole = plan.method == "auto" and plan.target is None and self.granted >= self.exact_cost
+        if not timed and (plan.method == "naive" or self.exact_cost == 0.0 or (whole and poor)):
             self._naive()
             return
-        poor = self.granted < least_summary(data.n, plan.costs, ROWS)
         if timed or plan.method == "sample" or (plan.method == "auto" and (poor or plan.target is not None)):
             self._sample()
             return
@@ -164,7 +165,7 @@ class AggregateRun:
         wanted = plan.method == "grid" and plan.borders == "predicates"
         if exact is not None and (wanted or self._cheap_enough(exact)):
             self._use(exact, "predicates")
-        elif plan.is_exact and plan.method == "auto":
+        elif whole:
             self._naive()
         elif plan.method in ("auto", "countsketch") and KeyCounts.answer(data) and self._sketch_cost <= self.granted:
             self._count_keys()
