@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import nile
 from nile.streams.files.parquet import ParquetSource
 from nile.summaries.errors import SourceError, SourceMissing, UnknownColumn
 
@@ -130,3 +132,26 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
         ParquetSource(tmp_path / "sale.parquet")
     with pytest.raises(UnknownColumn, match="no column 'keys'; did you mean 'key'"):
         rows(ParquetSource(tmp_path / "sales.parquet"), ["keys"])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+@pytest.mark.parametrize("sizes", [[0], [0, 3], [3, 0, 2], [0, 0]], ids=str)
+def test_row_groups_without_a_row_are_no_rows(tmp_path: Path, kind: pa.DataType, sizes: list[int]) -> None:
+    keys = ["1", "2", "3"]
+    path, schema = tmp_path / "s.parquet", pa.schema([("t", pa.float64()), ("k", kind)])
+    at = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for size in sizes:
+            held = pa.array([int(key) if kind == pa.int64() else key for key in keys[:size]])
+            column = held.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(kind) else held.cast(kind)
+            writer.write_table(pa.table([np.arange(at, at + size) * 1.0, column], schema=schema), row_group_size=100)
+            at += size
+    for threads in (1, 2):
+        with nile.connect(threads=threads) as db:
+            db.register("a", path, time="t").register("b", path, time="t")
+            assert db.sql("SELECT count(*) AS n FROM a").fetchone() == (sum(sizes),)
+            pairs = "SELECT a.t AS l, b.t AS r FROM a, b WHERE a.k = b.k WINDOW '10 s'"
+            whole = sorted(db.sql(pairs).fetchall())
+            assert (0.0, 0.0) in whole or not sum(sizes)
+            within = db.sql(pairs.replace(" WINDOW", " WITH PREFERENCE desc WINDOW") + " BUDGET 1.0")
+            assert sorted(within.fetchall()) == whole

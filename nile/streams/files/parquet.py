@@ -337,11 +337,12 @@ def _groups(metadata: Any, rows: int, wanted: list[int] | None) -> Sequence[list
         size = metadata.row_group(group).num_rows
         if size > rows:
             return [wanted]
-        if together + size > rows:
+        if size and together + size > rows:
             found.append([])
             together = 0
-        found[-1].append(group)
-        together += size
+        if size:
+            found[-1].append(group)
+            together += size
     return found
 
 
