@@ -150,6 +150,10 @@ class AggregateAnswer(AggregateTable):
         run, data = self._run, self._asked.data
         if run.note:
             self.notes.append(run.note)
+        if (drawn := data.drawn) is not None and drawn.at is None:
+            self.notes.append("the budget pays for a look at every tuple: this is the exact answer")
+        elif drawn is not None and drawn.note:
+            self._costly = (drawn.note,)
         for q, scope in enumerate(data.scopes):
             if scope.empty:
                 self.notes.append(f"{self._name(q)} is empty: {scope.empty}")

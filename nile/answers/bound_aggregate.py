@@ -10,19 +10,21 @@ from nile.answers.aggregate_answer import AggregateAnswer
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
-from nile.operators.aggregate.input import accumulate_cost, least_summary
+from nile.operators.aggregate.input import Drawn, accumulate_cost, least_summary
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import grid_column
 from nile.operators.aggregate.sets import ROWS
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
+from nile.operators.inputs.drawing import Drawing, Paid
 from nile.operators.inputs.home import Home
 from nile.operators.inputs.loading import load_columns
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.strategies.least import refuse_below_a_pass
+from nile.operators.strategies.machine_prices import machine_prices
 from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
-from nile.summaries.costs import cost_table
+from nile.summaries.costs import MACHINE, cost_table, costs_by_tuple, default_costs
 from nile.summaries.errors import BudgetError, ConfigError
 
 __all__ = ["BoundAggregate"]
@@ -44,7 +46,7 @@ class BoundAggregate:
     by: tuple[Value, ...] = ()
     interval: tuple[int | None, int | None] = (None, None)
     window: int | None = None
-    costs: str = "engine"
+    costs: str = ""
     options: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
@@ -90,7 +92,7 @@ class BoundAggregate:
             limit=limit,
             target=None if error is None else ErrorTarget(error, confidence, otherwise),
             confidence=confidence,
-            costs=cost_table(self.costs),
+            costs=cost_table(self.costs or costs_by_tuple()),
             **dict(self.options),
         )
 
@@ -110,25 +112,61 @@ class BoundAggregate:
         take = accumulate_cost(self.aggregates, plan.costs, grouped=bool(self.by))
         return plan.budget * (plan.costs.scan + take) < least_summary(1, plan.costs, ROWS)
 
+    def _draws(self, plan: AggregatePlan) -> bool:
+        """Whether a plan is kept by this machine's prices: a sample is drawn first, or everything is looked at."""
+        named = (self.costs or default_costs()) == MACHINE.name
+        open_ = named and plan.method == "auto" and plan.target is None and plan.limit is None
+        return open_ and plan.budget is not None and plan.budget < 1.0 and not self._standing
+
+    def _prices(self, reads: str) -> Paid:
+        """What it costs here to look at tuples of the stream.  reads: the class of its source."""
+        prices, by = machine_prices(), len(self.by)
+        functions = [aggregate.function for aggregate in self.aggregates]
+        tested = sum(len(condition.columns) for condition in self.queries[0][1])
+        return Paid(
+            start=prices.start,
+            read=prices.reading(reads, hashed=False),
+            scan=prices.scanning(functions, by, tested),
+            look=prices.looking(functions, by, tested),
+            draw=prices.shuffled,
+            group=prices.group * len(functions),
+        )
+
     def load(
-        self, home: Home, *, exact: bool = False, timed: bool = False, sampled: bool = False
+        self,
+        home: Home,
+        *,
+        exact: bool = False,
+        timed: bool = False,
+        sampled: bool = False,
+        drawn: AggregatePlan | None = None,
     ) -> tuple[Asked, Accounting]:
         """The stream read and everything evaluated.  exact: nothing but the exact answer follows; timed: nothing but a
-        sample within time; sampled: nothing but a sample at first."""
+        sample within time; sampled: nothing but a sample at first; drawn: nothing but a sample of what it pays for."""
         time = home.time_column(self.stream)
         names = [name for aggregate in self.aggregates for name in aggregate.columns]
         names += [name for value in self.by for name in value.columns]
         names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
         wanted = tuple(dict.fromkeys(names))
-        columns = load_columns(home.manager(self.stream, time, wanted), wanted)
+        manager = home.manager(self.stream, time, wanted)
+        columns = load_columns(manager, wanted)
         shared = None if exact or timed else self.shared(home)
 
-        def prepared(coded: bool = True) -> Asked:
+        def prepared(coded: bool = True, whole: Drawn | None = None) -> Asked:
             return prepare(
                 columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-                where=f"aggregates over stream '{self.stream}'", shared=shared, coded=coded,
+                where=f"aggregates over stream '{self.stream}'", shared=shared, coded=coded, drawn=whole,
             )  # fmt: skip
 
+        if drawn is not None and shared is None and drawn.budget is not None:
+            told = Drawing(
+                columns, self.aggregates, self.queries, self.by, self.interval, self.window,
+                self._prices(manager.reads), drawn.budget, drawn.seed, time,
+                f"aggregates over stream '{self.stream}'",
+            ).asked()  # fmt: skip
+            asked = prepared(coded=False, whole=Drawn(None, len(columns), len(columns))) if told is None else told
+            asked.coded = prepared
+            return asked, columns.accounting
         if timed or not sampled or shared is not None:
             return prepared(coded=not timed), columns.accounting
         asked = prepared(coded=False)
@@ -144,7 +182,11 @@ class BoundAggregate:
         clock = Clock(plan.limit)
         refuse_below_a_pass(plan.limit, home, [(self.stream, home.time_column(self.stream))], "aggregate")
         asked, accounting = self.load(
-            home, exact=plan.is_exact, timed=plan.limit is not None, sampled=self._samples(plan)
+            home,
+            exact=plan.is_exact,
+            timed=plan.limit is not None,
+            sampled=self._samples(plan),
+            drawn=plan if self._draws(plan) else None,
         )
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room

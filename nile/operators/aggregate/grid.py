@@ -24,7 +24,7 @@ from nile.operators.common.predicate_index import FULL as ALL
 from nile.operators.common.predicate_index import PredicateIndex
 from nile.summaries.moments import Moments
 
-__all__ = ["EDGE", "FULL", "NONE", "Borders", "Grid", "borders_of"]
+__all__ = ["EDGE", "FULL", "NONE", "Borders", "Grid", "Sketch", "borders_of", "edge_tuples"]
 
 Array = np.ndarray[Any, Any]
 NONE, EDGE, FULL = 0, 1, 2
@@ -170,3 +170,22 @@ class Grid:
         """Bytes of cells and moments."""
         held = self.bucket.nbytes + self.zone.nbytes + self.group.nbytes + self.starts.nbytes
         return int(held) + sum(moments.nbytes for moments in self.moments)
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A grid as it would be used.  cost: of upkeep and whole cells; complete: whether it answers exactly."""
+
+    grid: Grid
+    cost: float
+    kept: float
+    complete: bool
+    variance: float
+
+
+def edge_tuples(grid: Grid, state: Array, wanted: int) -> tuple[int, int]:
+    """Ordinary and large tuples of the cells that have to be read."""
+    cells = np.flatnonzero((state > 0) & (state <= wanted))
+    at, _ = grid.positions(cells)
+    large = int(grid.large[at].sum())
+    return int(at.shape[0]) - large, large

@@ -22,6 +22,7 @@ from nile.summaries.intervals import TAIL
 __all__ = [
     "SAMPLE",
     "AggregateInput",
+    "Drawn",
     "Measure",
     "accumulate_cost",
     "counters",
@@ -30,6 +31,7 @@ __all__ = [
     "large_tuples",
     "least_summary",
     "marks_of",
+    "matches_of",
     "naive_cost",
     "unit_hash",
     "units",
@@ -67,6 +69,25 @@ class Measure:
     high: float = math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What an input is a sample of.  at: int64 [n], ordinals drawn, ascending, in [0, size); None: all, in order.
+
+    size: tuples they were drawn from; rows: tuples of the stream, of which these are those in the asked time.
+    note: what should be known of the cost, else "".
+    """
+
+    at: Array | None
+    size: int
+    rows: int
+    note: str = ""
+
+    @property
+    def times(self) -> float:
+        """For how many tuples each one stands."""
+        return 1.0 if self.at is None else self.size / max(1, self.at.shape[0])
+
+
 @dataclass(frozen=True)
 class AggregateInput:
     """An ordered stream of n tuples, and all that is asked of it.
@@ -74,7 +95,8 @@ class AggregateInput:
     aggregates and, for each, `of`: the number of its measure (-1 for count(*)).  group: int32 [n], groups
     numbered by first appearance; code: int32 [n] of the grid's column and rank: int64 [k], each distinct
     value's place in their order (None without such a column).  summary: a grid that others keep of that column, which
-    has counted these tuples and no others; None: there is none.
+    has counted these tuples and no others; None: there is none.  drawn: what these tuples are a sample of, whose groups
+    and measures alone are there; None: they are the stream.
     """
 
     ts: Array
@@ -89,6 +111,7 @@ class AggregateInput:
     rank: Array | None
     hashes: Array | None = None
     summary: SummaryManager | None = None
+    drawn: Drawn | None = None
 
     def key_hashes(self, scope: Scope) -> Array:
         """The hashes of the values that pass a scope, 0 that of null: uint64 [m].  The grid's column is there."""
@@ -156,6 +179,15 @@ def naive_cost(data: AggregateInput, costs: CostTable, matches: Sequence[int]) -
     """
     taken = accumulate_cost(data.aggregates, costs, grouped=data.grouped) * float(sum(matches))
     return costs.scan * data.n * len(data.scopes) + taken
+
+
+def matches_of(data: AggregateInput, q: int) -> int:
+    """How many tuples satisfy query q: the base of the budget, known to the judge alone."""
+    scope = data.scopes[q]
+    if scope.empty:
+        return 0
+    at = np.arange(scope.first, scope.last)
+    return int(scope.match(at, data.code).sum())
 
 
 def unit_hash(n: int, seed: int) -> Array:

@@ -13,7 +13,7 @@ from nile.operators.aggregate.grid import EDGE, FULL, Grid
 from nile.operators.aggregate.input import AggregateInput
 from nile.operators.aggregate.scope import Scope
 
-__all__ = ["Prices", "Reader", "complete_reader", "grid_reader", "stream_reader"]
+__all__ = ["Prices", "Reader", "complete_reader", "drawn_reader", "grid_reader", "stream_reader"]
 
 Array = np.ndarray[Any, Any]
 _BLOCKS = 16
@@ -206,6 +206,24 @@ def _bounds(
 def complete_reader(data: AggregateInput, scope: Scope, prices: Prices) -> Reader:
     """Every tuple in the query's time range, in order: what the naive way looks at and finds."""
     return stream_reader(data, scope, prices, np.arange(data.n), np.array([0, data.n]))
+
+
+def drawn_reader(data: AggregateInput, scope: Scope, prices: Prices, sizes: Array, label: Array) -> Reader:
+    """The tuples of an input that was drawn before.  sizes: int64 [strata], tuples of the stream; label: int64 [n]."""
+    least, most = _bounds(data, None)
+    return Reader(
+        data=data,
+        scope=scope,
+        prices=prices,
+        known=no_cells(data.groups),
+        pool=np.arange(data.n),
+        label=label,
+        sizes=sizes,
+        sure=np.full(sizes.shape[0], not scope.tests_tuples and not scope.empty),
+        must=np.zeros(0, np.int64),
+        least=least,
+        most=most,
+    )
 
 
 def stream_reader(

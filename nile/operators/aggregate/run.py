@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nile.aggregates.asked import DISTRIBUTION, SETS
+from nile.operators.aggregate.drawn import strata_of
 from nile.operators.aggregate.evidence import Evidence
 from nile.operators.aggregate.figures import AggregateFigures
-from nile.operators.aggregate.grid import EDGE, FULL, Grid, borders_of
+from nile.operators.aggregate.grid import EDGE, FULL, Grid, Sketch, borders_of, edge_tuples
 from nile.operators.aggregate.input import (
     AggregateInput,
     accumulate_cost,
@@ -30,11 +30,20 @@ from nile.operators.aggregate.input import (
     large_tuples,
     least_summary,
     marks_of,
+    matches_of,
     naive_cost,
     unit_hash,
 )
 from nile.operators.aggregate.plan import AggregatePlan
-from nile.operators.aggregate.reader import Prices, Reader, complete_reader, grid_reader, part_of, stream_reader
+from nile.operators.aggregate.reader import (
+    Prices,
+    Reader,
+    complete_reader,
+    drawn_reader,
+    grid_reader,
+    part_of,
+    stream_reader,
+)
 from nile.operators.aggregate.scope import Scope
 from nile.operators.aggregate.sets import ROWS, CellSets, KeyCounts
 from nile.operators.common.ruling import ASKED_SHARE, ruled_out
@@ -80,12 +89,13 @@ class AggregateRun:
 
     @cached_property
     def _matches(self) -> list[int]:
-        return [_matches(self.data, q) for q in range(len(self.data.scopes))]
+        return [matches_of(self.data, q) for q in range(len(self.data.scopes))]
 
     @cached_property
     def exact_cost(self) -> float:
         """What every tuple fed to every query costs: known to the judge, who looks at all of them."""
-        return naive_cost(self.data, self.plan.costs, self._matches)
+        told = naive_cost(self.data, self.plan.costs, self._matches)
+        return told if self.data.drawn is None else told * self.data.drawn.times
 
     @property
     def spent(self) -> float:
@@ -137,7 +147,8 @@ class AggregateRun:
             cells=0 if self.grid is None else self.grid.cells,
             kept=self.kept,
             read=sum(reader.touched.shape[0] for reader in self.readers),
-            shed=int((~seen).sum()) if sampled else 0,
+            shed=(int((~seen).sum()) + (0 if self.data.drawn is None else self.data.drawn.rows - self.data.n))
+            * sampled,
             granted=self.granted,
             spent=self.spent,
             spent_summary=self.spent_summary,
@@ -152,10 +163,14 @@ class AggregateRun:
                 "aggregate method: needed count(*) of single keys (item_id = 'A', no time range, no groups) for "
                 "countsketch; got something else; use method='auto'"
             )
+        if data.drawn is not None and data.drawn.at is not None:
+            self._take_drawn()
+            return
         timed = self._left is not None and data.n > 0
         poor = self.granted < least_summary(data.n, plan.costs, ROWS)
         whole = plan.method == "auto" and plan.target is None and self.granted >= self.exact_cost
-        if not timed and (plan.method == "naive" or self.exact_cost == 0.0 or (whole and poor)):
+        plain = plan.method == "naive" or data.drawn is not None
+        if not timed and (plain or self.exact_cost == 0.0 or (whole and poor)):
             self._naive()
             return
         if timed or plan.method == "sample" or (plan.method == "auto" and (poor or plan.target is not None)):
@@ -182,7 +197,7 @@ class AggregateRun:
             else:
                 self._sample()
 
-    def _cheap_enough(self, exact: _Sketch) -> bool:
+    def _cheap_enough(self, exact: Sketch) -> bool:
         return exact.complete and exact.cost <= min(self.granted, self.exact_cost)
 
     def _naive(self) -> None:
@@ -191,6 +206,17 @@ class AggregateRun:
         for reader in self.readers:
             reader.first()
             reader.advance(reader.pool.shape[0])
+
+    def _take_drawn(self) -> None:
+        """Read all of what was drawn; that is granted, since it was drawn for what is granted."""
+        self.method = "sample"
+        assert self.data.drawn is not None
+        sizes, label = strata_of(self.data.drawn)
+        self.readers = [drawn_reader(self.data, scope, self._prices, sizes, label) for scope in self.data.scopes]
+        for reader in self.readers:
+            reader.first()
+            reader.advance(reader.pool.shape[0])
+        self.granted = max(self.granted, self.spent)
 
     def _sample(self) -> None:
         self.method = "sample"
@@ -299,7 +325,7 @@ class AggregateRun:
                 merged += CellSets.merging(data.aggregates, grid, full, costs)
         return tested + costs.add * kept * cells + merged
 
-    def _cut_grid(self) -> _Sketch | None:
+    def _cut_grid(self) -> Sketch | None:
         """A grid cut where the predicates are: exact without a tuple, unless a condition needs tuples."""
         data = self.data
         if any(scope.residual is not None for scope in data.scopes) or not (self._by_moments or self._by_sets):
@@ -308,7 +334,7 @@ class AggregateRun:
         if self._by_sets and not CellSets.fit(grid):
             return None
         cost = data.n * self._take_in(grid.borders.buckets) + self._reading(grid)
-        return _Sketch(grid, cost, 0.0, True, 0.0)
+        return Sketch(grid, cost, 0.0, True, 0.0)
 
     @property
     def _by_moments(self) -> bool:
@@ -321,7 +347,7 @@ class AggregateRun:
         approximate = not self.plan.is_exact and self.plan.target is None
         return approximate and bool(others) and all(each.function in SETS for each in others)
 
-    def _learned_grid(self) -> _Sketch:
+    def _learned_grid(self) -> Sketch:
         """A grid with learned borders, and the share of tuples it can afford to keep for the edges."""
         data, costs, plan = self.data, self.plan.costs, self.plan
         grid = Grid(data, borders_of(data, "learned", buckets=plan.buckets, zone=plan.zone))
@@ -330,16 +356,16 @@ class AggregateRun:
         large = int(grid.large.sum())
         base += costs.scan * data.n + costs.insert * large  # is it large? keep it
         wanted = EDGE if self._by_moments else FULL
-        edges = [_edge_tuples(grid, grid.state(scope), wanted) for scope in data.scopes]
+        edges = [edge_tuples(grid, grid.state(scope), wanted) for scope in data.scopes]
         each = self._prices.test + self._prices.take * 0.5
         base += sum(edge_large for _, edge_large in edges) * each
         ordinary = sum(edge for edge, _ in edges)
         credit = self.granted - base
         if credit <= 0.0:
-            return _Sketch(grid, base, 0.0, False, math.inf)
+            return Sketch(grid, base, 0.0, False, math.inf)
         kept = min(1.0, credit / max(costs.insert * (data.n - large) + ordinary * each, 1e-9))
         variance = sum(edge * (1.0 - kept) / kept for edge, _ in edges)
-        return _Sketch(grid, base + kept * costs.insert * (data.n - large), kept, kept >= 1.0, variance)
+        return Sketch(grid, base + kept * costs.insert * (data.n - large), kept, kept >= 1.0, variance)
 
     def _sample_variance(self) -> float:
         """What the sample's variance comes to in the same measure: N (1 - p) / p of each query."""
@@ -351,7 +377,7 @@ class AggregateRun:
         rate = min(1.0, self.granted / max(need, 1e-9))
         return sum(matches * (1.0 - rate) / rate for matches in self._matches)
 
-    def _use(self, sketch: _Sketch, borders: str) -> None:
+    def _use(self, sketch: Sketch, borders: str) -> None:
         self.method, self.borders, self.grid, self.kept = "grid", borders, sketch.grid, sketch.kept
         data = self.data
         self.sets = CellSets(data, sketch.grid) if borders == "predicates" and self._by_sets else None
@@ -371,31 +397,3 @@ class AggregateRun:
             reader.first()
         if self.plan.target is None:
             self._share_out(self.granted - self.spent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sketch:
-    """A grid as it would be used.  cost: of upkeep and whole cells; complete: whether it answers exactly."""
-
-    grid: Grid
-    cost: float
-    kept: float
-    complete: bool
-    variance: float
-
-
-def _edge_tuples(grid: Grid, state: Array, wanted: int) -> tuple[int, int]:
-    """Ordinary and large tuples of the cells that have to be read."""
-    cells = np.flatnonzero((state > 0) & (state <= wanted))
-    at, _ = grid.positions(cells)
-    large = int(grid.large[at].sum())
-    return int(at.shape[0]) - large, large
-
-
-def _matches(data: AggregateInput, q: int) -> int:
-    """How many tuples satisfy query q: the base of the budget, known to the judge alone."""
-    scope = data.scopes[q]
-    if scope.empty:
-        return 0
-    at = np.arange(scope.first, scope.last)
-    return int(scope.match(at, data.code).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from nile.aggregates.asked import SETS, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.conditions import Condition, Value
 from nile.expressions.tree import Column
-from nile.operators.aggregate.input import AggregateInput, Measure
+from nile.operators.aggregate.input import AggregateInput, Drawn, Measure
 from nile.operators.aggregate.ordered import Ordered, in_order
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.common.rows import ranks_of
@@ -22,7 +23,7 @@ from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Asked", "grouped", "measure_of", "prepare"]
+__all__ = ["Asked", "grouped", "interval_of", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
 _DENSE = 4
@@ -64,14 +65,17 @@ def prepare(
     where: str,
     shared: SharedSummary | None = None,
     coded: bool = True,
+    drawn: Drawn | None = None,
 ) -> Asked:
     """Everything a run needs.
 
     between: moments in ns, ends included; window: ns back from the last tuple in it; shared: a summary of the column
     that most queries restrict; coded: whether that column's values are told apart, which no plain sample asks for.
+    drawn: what the columns are a sample of; conditions on time are tested like others then.
     """
     batch, ts = columns.batch, columns.ts
-    restricted = grid_column(queries, time)
+    part = drawn is not None and drawn.at is not None
+    restricted = None if part else grid_column(queries, time)
     on = restricted if coded else None
     code: Array | None = None
     rank: Array | None = None
@@ -87,13 +91,14 @@ def prepare(
         rank = ranks_of(values)
         if shared is not None:
             summary = shared.over(ts, batch.column(on))
-    interval, covered = _interval(ts, between, window)
+    interval, covered = interval_of(ts, between, window)
     scopes: list[Scope] = []
     for name, conditions in queries:
         parts = conjuncts(conditions)
         scopes.append(
             scope_of(
-                name, parts, batch, ts, time=time, on=restricted, values=values, interval=interval, covered=covered,
+                name, parts, batch, ts, time="" if part else time, on=restricted, values=values, interval=interval,
+                covered=covered,
             )
         )  # fmt: skip
     group, groups, labels_by = grouped(by, columns, where)
@@ -109,6 +114,8 @@ def prepare(
         if key not in numbers:
             numbers[key] = len(measures)
             measure, label = measure_of(aggregate.value, columns, aggregate.function, where=where)
+            if part:  # of what was not drawn nothing is known
+                measure = replace(measure, low=-np.inf, high=np.inf)
             measures.append(measure)
             labels.append(label)
         of.append(numbers[key])
@@ -125,6 +132,7 @@ def prepare(
         rank=rank,
         hashes=hashes,
         summary=summary,
+        drawn=drawn,
     )
     return Asked(data, labels, labels_by, on)
 
@@ -174,7 +182,7 @@ def _constant(value: Value, n: int, where: str) -> pa.Array:
     return pa.repeat(one[0], n)
 
 
-def _interval(ts: Array, between: tuple[int | None, int | None], window: int | None) -> tuple[tuple[int, int], float]:
+def interval_of(ts: Array, between: tuple[int | None, int | None], window: int | None) -> tuple[tuple[int, int], float]:
     """The ordinals that the time range and the window leave, and the share of the window that there is data for."""
     begin, end = between
     first = 0 if begin is None else int(np.searchsorted(ts, begin, side="left"))

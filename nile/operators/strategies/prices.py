@@ -119,6 +119,19 @@ class Prices:
         """Per tuple of a sample: aggregates of it."""
         return sum(self.ordered if CATALOGUE[each].is_quantile else self.estimated for each in functions)
 
+    def looking(self, functions: Sequence[str], by: int, tested: int) -> float:
+        """Per tuple that an aggregate looks at.  by: expressions of groups; tested: columns in conditions."""
+        one = self.taken + self.asked * tested + by * (along(self.encode, 1.0) + self.grouped)
+        for each in functions:
+            one += self.ordered if CATALOGUE[each].is_quantile else self.estimated
+            one += along(self.encode, 1 << 17) if CATALOGUE[each].is_set else 0.0
+        return one
+
+    def scanning(self, functions: Sequence[str], by: int, tested: int) -> float:
+        """Per tuple at the least: the exact answer to the same.  Where there are conditions, few may satisfy them."""
+        one = self.grouped * by + sum(self.summed for each in functions if each != "count")
+        return self.look + (self.asked * tested if tested else one)
+
     def pairing(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair of the exact join, where a tuple of either stream completes so many.  hashed: share of text."""
         return along(self.pair, matches) + hashed * along(self.named, matches)

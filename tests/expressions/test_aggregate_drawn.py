@@ -1,0 +1,191 @@
+"""Aggregates of one stream within a fraction at this machine's prices: all of it, or a sample drawn before any look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nile
+from nile.answers import bound_aggregate
+from nile.operators.aggregate.drawn import MOST, drawn_of, strata_of
+from nile.operators.aggregate.input import Drawn
+from nile.operators.strategies.prices import PRICES
+
+N = 30_000
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NILE_COSTS", "machine")
+    granted(monkeypatch, 3e5)
+
+
+def granted(monkeypatch: pytest.MonkeyPatch, start: float) -> None:
+    """What is granted beside every fraction, in ns: with little of it streams of a test are sampled."""
+    monkeypatch.setattr(bound_aggregate, "machine_prices", lambda: replace(PRICES, start=start))
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    rng = np.random.default_rng(5)
+    columns = {
+        "ts": np.arange(N) * 1.0, "k": (40 * rng.random(N) ** 2).astype(np.int64), "v": rng.gamma(2.0, 3.0, N),
+        "w": pa.array(rng.normal(10.0, 3.0, N), mask=rng.random(N) < 0.3), "t": [f"n{i % 7}" for i in range(N)],
+        "f": rng.integers(0, 5, N) / 4.0,
+    }  # fmt: skip
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def db(rows: pa.Table) -> nile.Database:
+    return nile.connect().register("s", rows, time="ts")
+
+
+def test_draws_are_different_ordinals_evenly_spread_and_more_draws_a_superset() -> None:
+    for size, wanted in ((1, 1.0), (10, 3.0), (50_000, 500.0), (50_000, 49_000.0)):
+        at = drawn_of(size, wanted, 3)
+        assert (np.diff(at) > 0).all()
+        assert at.min() >= 0
+        assert at.max() < size
+    found = [len(drawn_of(20_000, 2_000.0, seed)) for seed in range(50)]
+    assert abs(np.mean(found) - 2_000) < 10
+    assert len(drawn_of(20_000, 20_000.0, 1)) < 1.02 * MOST * 20_000
+    before: set[int] = set()
+    for wanted in (10.0, 100.0, 2_000.0, 9_000.0):
+        now = set(drawn_of(20_000, wanted, 9).tolist())
+        assert now > before
+        before = now
+    often = np.bincount(np.concatenate([drawn_of(40, 10.0, seed) for seed in range(4_000)]), minlength=40)
+    mean = often.mean()
+    assert np.abs(often - mean).max() < 5.0 * mean**0.5
+    sizes, label = strata_of(Drawn(drawn_of(1_003, 200.0, 2), 1_003, 1_003))
+    assert sizes.sum() == 1_003
+    assert (np.bincount(label, minlength=16) <= sizes).all()
+
+
+CELLS = {
+    "count": ("count(*)", "v > 9", lambda v, w, k: (v > 9).sum()),
+    "sum": ("sum(v)", None, lambda v, w, k: v.sum()),
+    "sum where": ("sum(v)", "k < 9", lambda v, w, k: v[k < 9].sum()),
+    "avg nulls": ("avg(w)", "k > 3 AND v < 8", lambda v, w, k: np.nanmean(w[(k > 3) & (v < 8)])),
+    "time": ("count(*)", "ts >= 6000 AND ts < 21000", lambda v, w, k: 15_000),
+}
+
+
+def test_estimates_are_right_on_average_and_intervals_hold(db: nile.Database, rows: pa.Table) -> None:
+    v, w, k = (rows[name].to_numpy() for name in "vwk")
+    held = []
+    for text, where, exact in CELLS.values():
+        query = db.aggregate("s", {"x": text}, where=where)
+        truth = float(exact(v, w, k))
+        found = [query.using(seed=seed).run(0.05).estimate("x") for seed in range(300)]
+        values = np.array([each.value for each in found])
+        assert values.std() > 0.0
+        assert abs(values.mean() - truth) < 4.0 * values.std() / 300**0.5
+        held.append(np.mean([each.low <= truth <= each.high for each in found]))
+    assert np.mean(held) >= 0.93
+    assert min(held) >= 0.91  # of 300, 93 % are two deviations more than that
+
+
+@pytest.mark.parametrize("by", ["k", "t", "f", "t, f"])
+def test_groups_are_estimated_with_intervals_that_hold(db: nile.Database, rows: pa.Table, by: str) -> None:
+    names = by.split(", ")
+    exact = rows.group_by(names).aggregate([("v", "sum")]).to_pylist()
+    truth = {tuple(row[name] for name in names): row["v_sum"] for row in exact}
+    held = []
+    for seed in range(60):
+        answer = db.aggregate("s", {"x": "sum(v)"}, by=names).using(seed=seed).run(0.2)
+        assert any("groups of which" in note for note in answer.notes)
+        for row in answer.to_arrow().to_pylist():
+            key = tuple(row[name] for name in names)
+            if np.isfinite(row["x_high"]) and truth[key] > 2_000.0:  # of a group of a dozen values none is claimed here
+                held.append(row["x_low"] <= truth[key] <= row["x_high"])
+    assert len(held) > 200
+    assert np.mean(held) >= 0.93
+
+
+def test_more_of_a_fraction_looks_at_more_and_the_interval_narrows(db: nile.Database) -> None:
+    read, width = [], []
+    for fraction in (0.02, 0.1, 0.3, 0.6, 0.9):
+        answer = db.aggregate("s", {"x": "sum(v)"}, where="v < 12").using(seed=2).run(fraction)
+        told = answer.estimate("x")
+        read.append(answer.figures.read)
+        width.append(told.high - told.low)
+        assert answer.budget.spent <= answer.budget.granted + 1e-9
+    assert read == sorted(read)
+    assert read[0] < read[-1] < N
+    assert width[-1] < width[0]
+
+
+def test_the_exact_answer_comes_where_the_fraction_pays_for_it(
+    db: nile.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted(monkeypatch, 1e9)
+    made = {"n": "count(*)", "x": "sum(v)", "d": "count(DISTINCT k)", "m": "median(v)", "h": "max(w)"}
+    for by in (None, "t"):
+        answer = db.aggregate("s", made, where="v < 9 AND k > 2", by=by).run(0.02)
+        whole = db.aggregate("s", made, where="v < 9 AND k > 2", by=by).run()
+        assert answer.is_exact
+        assert answer.to_arrow().equals(whole.to_arrow())
+        assert any("exact answer" in note for note in answer.notes)
+        assert answer.budget.fraction == 1.0
+        assert answer.accounting.shed == 0
+    found = db.sql("SELECT t, sum(v) AS x FROM s WHERE v < 9 GROUP BY t HAVING sum(v) > 1 ORDER BY t", budget=0.02)
+    assert found.to_arrow().num_rows == 7
+
+
+def test_windows_and_ranges_of_time_are_sampled_for_themselves(db: nile.Database, rows: pa.Table) -> None:
+    v = rows["v"].to_numpy()
+    for query, truth in (
+        (db.aggregate("s", {"x": "sum(v)"}).within(9_999), v[-10_000:].sum()),
+        (db.aggregate("s", {"x": "sum(v)"}).between(5_000, 24_999), v[5_000:25_000].sum()),
+    ):
+        found = [query.using(seed=seed).run(0.02) for seed in range(40)]
+        values = np.array([answer.value("x") for answer in found])
+        assert not found[0].is_exact
+        assert abs(values.mean() - truth) < 4.0 * values.std() / 40**0.5
+        told = found[0].accounting
+        assert told.shed == N - found[0].figures.read
+    assert db.aggregate("s", {"n": "count(*)"}).between(90_000, 99_000).run(0.02).value("n") == 0
+    assert db.aggregate("s", {"n": "count(*)"}).within(9_999).run(0.02).estimate("n").value == 10_000
+
+
+def test_what_was_not_drawn_is_bounded_by_nothing(db: nile.Database) -> None:
+    told = db.aggregate("s", {"h": "max(v)", "s": "sum(v)"}).run(0.02)
+    assert told.estimate("h").high == np.inf
+    assert not told.estimate("s").certified
+    empty = db.aggregate("s", {"n": "count(*)"}, where="k = 999").run(0.02).estimate("n")
+    assert empty.value == 0.0
+    assert empty.high > 0.0
+
+
+def test_more_may_be_asked_of_what_was_sampled(db: nile.Database) -> None:
+    answer = db.aggregate("s", {"x": "sum(v)"}, where="v < 12").run(0.02)
+    whole = answer.again(None)
+    assert whole.is_exact
+    assert whole.value("x") == db.aggregate("s", {"x": "sum(v)"}, where="v < 12").run().value("x")
+
+
+def test_reading_a_file_that_takes_more_than_the_fraction_is_told(rows: pa.Table, tmp_path: Any) -> None:
+    pq.write_table(rows, tmp_path / "s.parquet")
+    db = nile.connect().register("s", tmp_path / "s.parquet", time="ts")
+    answer = db.aggregate("s", {"x": "sum(v)"}).run(0.02)
+    assert not answer.is_exact
+    assert "reading the stream alone" in answer.warnings[0]
+
+
+def test_fixed_prices_and_named_methods_go_as_before(db: nile.Database) -> None:
+    def noted(query: Any) -> Any:
+        answer = query.using(seed=1).run(0.05)
+        return answer.figures, answer.value("x")
+
+    query = db.aggregate("s", {"x": "sum(v)"}, where="k < 9")
+    sample = noted(query.using(method="sample", costs="engine"))
+    assert noted(query.using(method="sample")) == sample
+    assert noted(query.using(costs="engine")) == sample
+    assert noted(query)[0].read != sample[0].read
