@@ -21,7 +21,7 @@ from nile.execution.live.subscription import Subscription
 from nile.experiments.faults.fault import expect
 from nile.pyramid.grid.manager_state import manager_content
 
-__all__ = ["PARTS", "QUERIES", "SHARED", "Callback", "Scene", "differing", "first_difference", "rows"]
+__all__ = ["LEVELS", "PARTS", "QUERIES", "SHARED", "Callback", "Scene", "differing", "first_difference", "rows"]
 
 Callback = Callable[[pa.RecordBatch], None]
 
@@ -63,6 +63,19 @@ _PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "longer": (f"SELECT x.k, sum(y.n) AS s {_JOINED} GROUP BY x.k WINDOW '3 s'", {"emit": "changes"}),
     "different": (f"SELECT DISTINCT x.k, y.n {_JOINED} WINDOW '2 s'", {"emit": "changes"}),
     "pairs": (f"SELECT x.n, y.n AS m {_JOINED} WINDOW '1 s'", {}),
+}
+LEVELS = ("grouped", "few", "most", "unlike", "each", "joined")
+"""Of these the join runs once, of all but the last a GROUP BY of it, of two a GROUP BY of that, of two a DISTINCT."""
+_GROUPED = f"SELECT x.k, y.n, sum(x.n) AS s {_JOINED} GROUP BY x.k, y.n"
+_BY_KEY = f"SELECT k, sum(s) AS s, count(*) AS c FROM ({_GROUPED}) q GROUP BY k"
+_DIFFERENT = f"SELECT DISTINCT k, s FROM ({_GROUPED}) q"
+_LEVELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "grouped": (f"{_BY_KEY} WINDOW '2 s'", {"emit": "changes"}),
+    "few": (f"SELECT c, max(s) AS s FROM ({_BY_KEY}) q GROUP BY c WINDOW '2 s'", {"emit": "changes"}),
+    "most": (f"SELECT k, max(s) AS s FROM ({_DIFFERENT}) q GROUP BY k WINDOW '2 s'", {"emit": "changes"}),
+    "unlike": (f"{_DIFFERENT} WINDOW '2 s'", {"emit": "changes"}),
+    "each": (f"{_GROUPED} WINDOW '2 s'", {"emit": "changes"}),
+    "joined": (f"SELECT x.n, y.n AS m {_JOINED} WINDOW '2 s'", {"emit": "changes"}),
 }
 _SCHEMA = [("t", pa.float64()), ("k", pa.int64()), ("n", pa.int64())]
 
@@ -112,8 +125,8 @@ class Scene:
         self.push("b", 0)
 
     def subscribe(self, name: str, callback: Callback | None) -> None:
-        """One of QUERIES, SHARED or PARTS, with a callback that notes what it is told; None: it is polled."""
-        text, options = (QUERIES | _SHARED | _PARTS)[name]
+        """One of QUERIES, SHARED, PARTS or LEVELS, with a callback that notes what it is told; None: it is polled."""
+        text, options = (QUERIES | _SHARED | _PARTS | _LEVELS)[name]
         told = self.told.setdefault(name, [])
 
         def heard(batch: pa.RecordBatch) -> None:

@@ -66,6 +66,7 @@ _WHOLE = (
     flowing.KILLED,
     remote.REMOTE,
     shared.SHARING,
+    shared.SHARED_KILLED,
     sensors.SENSORS,
     filled.FILLED,
     polled.POLLED,

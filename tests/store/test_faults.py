@@ -26,8 +26,8 @@ pytestmark = pytest.mark.faults
 
 
 _LONGEST = (
-    "streams", "signals", "stores", "flowing", "equal-keys", "every-place", "served", "sensors", "shared-plans", "http",
-    "stdin",
+    "streams", "signals", "stores", "flowing", "equal-keys", "every-place", "served", "sensors", "shared-plans",
+    "shared-killed", "http", "stdin",
 )  # fmt: skip
 _ROWS = [pytest.param(name, marks=pytest.mark.slow) if name in _LONGEST else name for name in FAULTS]
 

@@ -23,7 +23,7 @@ from nile.experiments.faults.places import at_place
 from nile.experiments.faults.scene import Scene, differing, rows
 from nile.summaries.errors import NileError
 
-__all__ = ["FLOWING", "KILLED"]
+__all__ = ["FLOWING", "KILLED", "killed", "opened"]
 
 _VIEWS = (
     "SELECT k, count(*) AS n FROM a GROUP BY k WINDOW '4 s'",
@@ -169,10 +169,24 @@ def _control(seed: int) -> None:
 
 
 def _killed(seed: int, draw: Draw = _changes) -> None:
-    rng = generator("killed", seed)
+    killed(generator("killed", seed), Flowing, draw)
+
+
+def killed(
+    rng: np.random.Generator,
+    made: Callable[[Path], Any],
+    draw: Draw,
+    goes_on: Callable[[Any, Path], None] | None = None,
+) -> None:
+    """Changes of a store that is copied in the middle of each, as a kill leaves it: a copy opens as of a whole change.
+
+    made: the scene of a store; goes_on: what a copy, opened, is asked further, with a second copy.  Raises Wrong.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder, "x")
-        scene, peace = Flowing(store), Flowing(Path(folder, "y"))
+        scene, peace = made(store), made(Path(folder, "y"))
+        scene.db.checkpoint()
+        peace.db.checkpoint()
         held = [_kept(peace)]
         for attempt in range(_KILLS):
             change, _ = draw(rng)
@@ -183,7 +197,14 @@ def _killed(seed: int, draw: Draw = _changes) -> None:
             at = int(rng.integers(places))
             at_place(partial(change, scene), at, partial(shutil.copytree, store, copy), ("shutil.py", "scene.py"))
             if copy.exists():
-                _check_copy(copy, Path(folder, "x.csv"), held[-2:], f"{_told(change)} killed at place {at}")
+                again = Path(folder, f"again{attempt}")
+                if goes_on is not None:
+                    shutil.copytree(copy, again)
+                told = f"{_told(change)} killed at place {at}"
+                found = _check_copy(type(scene), copy, Path(folder, "x.csv"), held[-2:], told)
+                if goes_on is not None:
+                    goes_on(found, again)
+                found.db.close()
         scene.db.close()
         peace.db.close()
 
@@ -205,19 +226,25 @@ def _kept(scene: Scene) -> dict[str, Any]:
     return {name: value for name, value in scene.state().items() if not name.startswith("told")}
 
 
-def _check_copy(copy: Path, goods: Path, held: list[dict[str, Any]], told: str) -> None:
-    """What a kill left opens as of one of the generations that there may be."""
-    copy.with_suffix(".csv").write_text(goods.read_text())
-    scene = object.__new__(Flowing)
-    scene.store, scene.standing, scene.told, scene.scheduler = copy, {}, {}, None
+def opened(kind: type[Scene], store: Path, goods: Path) -> Any:
+    """The scene of a store that is there.  Raises NileError."""
+    store.with_suffix(".csv").write_text(goods.read_text())
+    scene = object.__new__(kind)
+    scene.store, scene.standing, scene.told, scene.scheduler = store, {}, {}, None
+    scene.reopen()
+    return scene
+
+
+def _check_copy(kind: type[Scene], copy: Path, goods: Path, held: list[dict[str, Any]], told: str) -> Any:
+    """What a kill left opens as of one of the generations that there may be: its scene."""
     try:
-        scene.reopen()
+        scene = opened(kind, copy, goods)
     except NileError as error:
         expect(False, f"{told}: the store does not open: {error}")
     state = _kept(scene)
     if all(differing(state, other) for other in held):
         expect(False, f"{told}: as of no whole change: {min((differing(state, other) for other in held), key=len)}")
-    scene.db.close()
+    return scene
 
 
 def _torn_control(seed: int) -> None:
