@@ -1,9 +1,11 @@
-"""Which parts of the key space are worth their tuples, by a sample of an input before its first tuple is joined.
+"""Which parts of the key space are worth their tuples, by samples of an input before its first tuple is joined.
 
 Design.  Parts of the key space are ranked by the matches that a tuple of theirs finds, which is what a join gets for
 what it pays.  How many tuples a part has that a sample met once, twice or three times is told by how many parts it
 met once more often (Good, The population frequencies of species, Biometrika 1953); parts that it did not meet share
 what is left.  What tuples are expected to cost is told by segment of the input, since keys come and go.
+Outliers are so few, or so few of the pairs, that tuples at random tell little of them: those that seem to complete
+some are a sample of their own.
 Cost.  O(parts * segments).
 """
 
@@ -13,13 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Expected", "Ranked", "Seen", "expected_of", "is_telling", "ranked"]
+__all__ = ["Expected", "Ranked", "Seen", "completed", "expected_of", "is_telling", "likely_outliers", "ranked"]
 
 Array = np.ndarray[Any, Any]
 _CORRECTED = 3  # times that a part was met, up to which luck may be most of it
 _FIRM = 2.0  # tuples of a sample by which a part is known to be unlike the others
 _EVENLY = 2.0  # tuples of a sample that tell as much of a part's segments as all parts together do
 _LIKE_OTHERS = 1.0  # and of the matches of its tuples
+_SHAPE, _SHAPE_OF_SIZES = 3.0, 2.0  # of Gamma distributions: of arrivals that complete outliers, and of tuples
+_FEW = 8.0  # tuples of a sample that tell as much of parts alike as what is usual does
 _HALVINGS = 40
 _SURELY = 0.9  # of what they seem to be worth: young pairs alone, whose number is told less well than that of all
 
@@ -74,6 +78,65 @@ def expected_of(seen: Seen) -> Expected:
     when = _by_segment(seen.tuples, seen.all_tuples, np.full(times.shape[0], _EVENLY))
     when_found = _by_segment(seen.pairs, seen.all_pairs, _EVENLY * np.maximum(each, 1e-9))
     return Expected(size[:, None] * when, (size * each)[:, None] * when_found, evened)
+
+
+def likely_outliers(matches: Array, side: Array, cap: int) -> Array:
+    """How many outliers each arrival seems to complete, as far as its matches tell: float64 [n].
+
+    matches: float64 [n]; side: int8 [n], the stream of each.  A pair is one if its key's tuples in both windows are at
+    most the cap.  Those of the other stream are the matches; that those of its own are few enough is as likely as that
+    pairs which the other stream completes have so few matches.
+    """
+    out = np.zeros(matches.shape[0])
+    few = (matches > 0.0) & (matches < cap)
+    for one in (0, 1):
+        theirs = np.rint(matches[side != one]).astype(np.int64)
+        pairs = np.bincount(np.minimum(theirs, cap), weights=theirs, minlength=cap + 1)
+        share = np.cumsum(pairs) / max(1.0, float(pairs.sum()))
+        mine = few & (side == one)
+        out[mine] = matches[mine] * share[cap - np.rint(matches[mine]).astype(np.int64)]
+    return out
+
+
+def completed(expected: Expected, times: Array, met: Array, found: Array, outliers: Array) -> Expected:
+    """The same, whose pairs are the outliers that a sample of the arrivals that complete some tells of.
+
+    times: float64 [parts], tuples of the sample that `expected` was made of, which tells sizes; met, found: float64
+    [parts, segments], those of the other sample and what they seem to complete; outliers: float64 [segments], what all
+    arrivals seem to complete.  What a part has beside those that were met is a mean of its own rate and of what its
+    size makes likely (Gamma and Poisson).
+    """
+    often, seen = met.sum(axis=1), float(met.sum())
+    if not seen:
+        return expected
+    size, share = expected.tuples.sum(axis=1), min(1.0, float(found.sum()) / max(1e-9, float(outliers.sum())))
+    likely = seen / share * size / max(1.0, float(size.sum()))
+    unmet = (1.0 - share) * likely * (_SHAPE + often) / (_SHAPE + share * likely)
+    each = (found.sum(axis=1) + float(found.sum()) / seen) / (often + 1.0)
+    pairs = found.sum(axis=1) + unmet * each
+    known = np.maximum(size, _sizes(often, times, float(size.sum())))
+    known = np.maximum(known, np.where(often > 0.0, 1.0 + often, 0.0))
+    when = _by_segment(expected.tuples, expected.tuples.sum(axis=0), np.full(often.shape[0], 1e-9))
+    tuples = (known * (float(size.sum()) / max(1e-9, float(known.sum()))))[:, None] * when
+    when = _by_segment(met, outliers, np.full(often.shape[0], _EVENLY))
+    return Expected(tuples, pairs[:, None] * when, pairs / np.maximum(1e-9, known))
+
+
+def _sizes(often: Array, times: Array, tuples: float) -> Array:
+    """How many of so many tuples each part has, as others of which as many arrivals were met do: float64 [parts].
+
+    often: float64 [parts], arrivals that were met; times: float64 [parts], tuples of a sample that has nothing to do
+    with those.  Parts that look small by luck in the latter would else be taken for the best of all.
+    """
+    rate = float(times.sum()) / max(1.0, tuples)
+    if not rate:
+        return np.zeros(often.shape[0])
+    like = np.ceil(np.log2(1.0 + often)).astype(np.int64)
+    many = np.bincount(like)
+    usual = tuples / often.shape[0] + np.bincount(like, weights=2.0 * often) / np.maximum(1, many)
+    mean = (np.bincount(like, weights=times) + _FEW) / (rate * many + _FEW / np.maximum(1e-9, usual))
+    sizes: Array = (_SHAPE_OF_SIZES + times) / (_SHAPE_OF_SIZES / np.maximum(1e-9, mean[like]) + rate)
+    return sizes
 
 
 def is_telling(seen: Seen) -> Array:

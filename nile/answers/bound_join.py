@@ -251,7 +251,7 @@ class BoundJoin:
         ways = plan.strategy in ("", "promise") and plan.method == "nile" and not plan.is_exact and plan.first is None
         ways = ways and not of_several(self.places)  # no summary of one column tells of several
         # A sample of the keys tells those without partners for less than summaries would take to be asked.
-        ways = ways and not (self.is_pair and plan.preference == "desc" and plans_ahead(plan))
+        ways = ways and not (self.is_pair and plans_ahead(plan))
         return tuple(home.shared(place.stream, place.key) if ways else None for place in self.places)
 
     def _counted(

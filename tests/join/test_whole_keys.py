@@ -1,4 +1,4 @@
-"""Keys that are joined whole for what is granted: by their hash (`hash-keys`), and the best first (`desc`, planned)."""
+"""Keys that are joined whole for what is granted: by their hash (`hash-keys`), and the best first (as planned)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nile.operators.join.join import PromisingJoin
 from nile.operators.join.planned import Planned, plans_ahead
 from nile.operators.opponents.hashed_keys import chosen_keys
 from nile.preferences import state as js
-from nile.preferences.best_first import Seen, expected_of, ranked
+from nile.preferences.best_first import Seen, completed, expected_of, likely_outliers, ranked
 from nile.preferences.budget import Budget
 from nile.preferences.fade import Fade
 from nile.preferences.preference import PREFERENCES
@@ -143,9 +143,8 @@ def best_first(joined: Joinable, fraction: float, seed: int = 0, **options: Any)
 
 @pytest.fixture
 def asc_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """asc is planned over few tuples and where most pairs are no outliers, too."""
+    """asc is planned over few tuples, too."""
     monkeypatch.setattr("nile.operators.join.planned._LEAST_ARRIVALS", 0)
-    monkeypatch.setattr("nile.operators.join.planned._MOST", -1.0)
 
 
 def uneven(seed: int, window: int | None, n: int = 700) -> Joinable:
@@ -206,7 +205,7 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
     prices, window = state.prices / 100, joined.window
     taking, emit = prices[js.P_INSERT] + state.real[js.BOUNDS] / 100, prices[js.P_EMIT]
     credit, begun = state.real[js.CREDIT] / 100, state.real[js.SPENT] / 100
-    start, at, held, due, paid = credit, 0, 0.0, 0.0, 0.0
+    start, at, held, due, paid, level = credit, 0, 0.0, 0.0, 0.0, 0
     wary = plan.real[3] / 100
     sides = (joined.left, join.data.left), (joined.right, join.data.right)
     kept: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
@@ -221,6 +220,13 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
                 return float((1 - gone) * table[rung, segment] + gone * table[rung, segment + 1]) / 100
         return 0.0
 
+    def may_be(arrival: int) -> int:
+        """How frequent a tuple may be: all up to there are paid for; 0 while not all parts are open."""
+        if at < len(plan.rung):
+            return 0
+        paid_for = (from_(plan.all, one, arrival) <= credit for one in range(1, len(plan.all)))
+        return sum(1 for _ in itertools.takewhile(bool, paid_for))
+
     def wanted(rung: int, arrival: int) -> float:
         off = (paid + wary) / (due + wary)
         return off * from_(plan.to_come, rung, arrival) + from_(plan.sure, rung, arrival)
@@ -231,7 +237,7 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
             if arrival:
                 due += from_(plan.to_come, at, arrival - js.CONTROL_EVERY) - from_(plan.to_come, at, arrival)
             at = max(r for r in range(len(plan.rung) + 1) if r == 0 or wanted(r, arrival) <= credit)
-            held = wanted(at, arrival)
+            held, level = wanted(at, arrival), may_be(arrival)
         ordinal = come[side]
         come[side] += 1
         code, h = int(sides[side][1].codes[ordinal]), int(sides[side][1].hashes[ordinal])
@@ -240,8 +246,13 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
         rung = int(plan.rung[int(unit(h, salt + 1) * 4096)])
         ts = int(sides[side][0].ts[ordinal])
         since = -(2**63) if window is None else ts - window
-        if rung > at or credit < least + (held if rung == at else 0.0):
+        if (rare and plan.frequent[arrival] > level) or rung > at or credit < least + (held if rung == at else 0.0):
             shed_at[code] = ts
+            continue
+        if rare and not level and shed_at.get(code, since - 1) >= since:
+            shed_at[code] = ts
+            credit -= prices[js.P_ESTIMATE]
+            paid += prices[js.P_ESTIMATE] if rung < at and not plan.is_sure[rung] else 0.0
             continue
         kept[side].setdefault(code, []).append(ordinal)
         matches, own = (
@@ -262,6 +273,23 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
                 credit -= emit
                 found.append((ordinal, other) if side == 0 else (other, ordinal))
     return found, begun + start - credit
+
+
+@pytest.mark.usefixtures("asc_too")
+@pytest.mark.parametrize("fraction", [0.02, 0.05, 0.2])
+def test_a_key_that_is_heavy_late_does_not_spoil_the_outliers_of_others(fraction: float) -> None:
+    """Key 0 has most of the pairs and comes last: what it grants pays for every other key's outliers."""
+    rng = np.random.default_rng(7)
+    sides = []
+    for name in ("a", "b"):
+        keys = np.where((np.arange(2_000) > 1_800) & (rng.random(2_000) < 0.9), 0, rng.integers(1, 300, 2_000))
+        sides.append(stream(name, np.sort(rng.integers(0, 4_000, 2_000)), keys))
+    joined = Joinable(sides[0], sides[1], 200 * SECOND)
+    every = set(run(JoinPlan(window=joined.window, budget=Budget(1.0), preference="asc"), joined)[0])
+    found = found_by(best_first(joined, fraction, preference="asc"))
+    plan = plan_of(fraction, joined, preference="asc")
+    assert set(found) <= every
+    assert len(found) >= max(len(run(plan, joined)[0]), min(0.95, 4.0 * fraction) * len(every))
 
 
 def test_what_all_tuples_tell_is_what_there_is() -> None:
@@ -292,6 +320,42 @@ def test_parts_met_by_luck_are_not_taken_for_large_ones() -> None:
     heavy[0] = 60.0
     expected = expected_of(Seen(heavy, 0 * heavy, heavy[:, 0], np.array([8_000.0]), np.array([800.0])))
     assert expected.tuples[0, 0] == pytest.approx(60 / 159 * 8_000, rel=0.05)
+
+
+def test_matches_tell_how_likely_an_arrival_completes_outliers() -> None:
+    """By hand, cap 4: the left stream's pairs are found by 1, 2 and 5 matches, so 3 of 8 have two or fewer."""
+    left, right = [1, 2, 5, 0], [1, 2, 3, 4]
+    side = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.int8)
+    likely = likely_outliers(np.array([*left, *right], float), side, 4)
+    assert likely[side == 0] == pytest.approx([1 * 6 / 10, 2 * 3 / 10, 0, 0])
+    assert likely[side == 1] == pytest.approx([1 * 3 / 8, 2 * 3 / 8, 3 * 1 / 8, 0])
+
+
+def test_parts_where_outliers_are_completed_are_told_by_those_that_complete_them() -> None:
+    """Of 4,000 parts of two tuples, 50 complete an outlier: all met, these alone promise some; none met, nothing."""
+    none = np.zeros((4_000, 1))
+    seen = Seen(none, none, none[:, 0], np.array([8_000.0]), np.array([50.0]))
+    expected, met = expected_of(seen), none.copy()
+    met[100:150] = 1.0
+    told = completed(expected, none[:, 0], met, met, np.array([50.0]))
+    assert set(np.argsort(-told.each)[:50]) == set(range(100, 150))
+    assert told.pairs.sum() == pytest.approx(50.0)
+    assert told.tuples.sum() == pytest.approx(8_000.0)
+    some = met * (np.arange(4_000) % 2 == 0)[:, None]
+    half = completed(expected, none[:, 0], some, some, np.array([50.0]))
+    assert set(np.argsort(-half.each)[:25]) == set(range(100, 150, 2))
+    assert 0.0 < half.each[101] < half.each[100]
+    assert completed(expected, none[:, 0], none, none, np.array([50.0])) is expected
+
+
+def test_parts_that_look_small_by_luck_have_what_others_like_them_have() -> None:
+    """Forty parts of 200 tuples and as many outliers: one that a sample of tuples missed is like the rest."""
+    times, met = np.full((40, 1), 4.0), np.full((40, 1), 5.0)
+    times[7] = 0.0
+    seen = Seen(times, 0 * times, times[:, 0], np.array([8_000.0]), np.array([800.0]))
+    told = completed(expected_of(seen), times[:, 0], met, met, np.array([800.0]))
+    assert told.tuples[7, 0] > 50.0
+    assert told.tuples.sum() == pytest.approx(8_000.0)
 
 
 @pytest.mark.usefixtures("asc_too")

@@ -1,13 +1,15 @@
-"""`desc` over an input that is there whole: its keys come in as planned, those of most matches a tuple first.
-
-So does `asc` where most pairs are outliers, by those: how many a tuple of a part completes is told by its matches.
+"""`desc` and `asc` over an input that is there whole: keys come in as planned, those worth most a tuple first.
 
 What is granted is there before the first tuple, as it is for the opponent `hash-keys`.  A sample of the tuples is
 counted by part of the key space, at the price of one counter a tuple; how many pairs a tuple completes is known from
-what it grants, as to `hash-keys`, which is told what each key costs.  Parts of which a tuple finds so many matches
-that counting it is next to nothing beside them are then counted whole.  Parts come in, best first, as far as the budget
-pays for the whole of them, the next one in part; how far that is follows what has been spent (`planned_kernels`).
-Under a fade factor each part is asked for as young pairs as pay.
+what it grants, as to `hash-keys`, which is told what each key costs.
+desc.  Parts of which a tuple finds so many matches that counting it is next to nothing beside them are then counted
+whole.  Where hardly a tuple completes a pair, those that do are sampled besides.
+asc.  Tuples whose matches are few and seem to be outliers are sampled besides.  A tuple that grants for more matches
+than an outlier has, by a margin, is turned away, and so is what follows it within its window: a heavy key does not
+spoil its part.  Where budget is left when all parts are open, the margin widens.
+Parts come in, best first, as far as the budget pays for the whole of them, the next one in part; how far that is
+follows what has been spent (`planned_kernels`).  Under a fade factor each part is asked for as young pairs as pay.
 Over live streams nothing can be counted ahead, and queries that share streams share what comes in: there, and for range
 records, `nile.operators.join.promise_kernels` goes on tuple by tuple.
 """
@@ -24,7 +26,16 @@ from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
 from nile.operators.common.start import UNIT
 from nile.preferences import state as st
-from nile.preferences.best_first import Expected, Ranked, Seen, expected_of, is_telling, ranked
+from nile.preferences.best_first import (
+    Expected,
+    Ranked,
+    Seen,
+    completed,
+    expected_of,
+    is_telling,
+    likely_outliers,
+    ranked,
+)
 from nile.summaries.hashing import mixed
 from nile.summaries.lazy import lazy
 
@@ -37,12 +48,15 @@ else:
 __all__ = ["Planned", "is_planned", "plan_told", "plans_ahead"]
 
 Array = np.ndarray[Any, Any]
-_MOST = 0.6  # of the pairs: asc is planned where so many are completed by tuples that may complete outliers
 _LEAST_ARRIVALS = 4096  # under asc: of fewer, a sample tells rare keys apart by luck alone
 _PARTS = 4096  # of `learning_kernels.slot_of`
 _SEGMENTS = 16
-_LEARNING = {st.DESC: 0.06, st.ASC: 0.08}  # of the budget, for a sample: asc learns of rare keys by meeting a match
+_LEARNING = {st.DESC: 0.06, st.ASC: 0.05}  # of the budget, for a sample
+_MEETING = 0.12  # and for one of the tuples that complete pairs, under asc of those that seem to be outliers
+_SPARSE = 0.125  # of the tuples: fewer complete pairs, which are sampled under desc, too
+_LIKELY = 0.5  # of the chance of the likeliest matches to be outliers: what a tuple's have that is one of these
 _LEAST_SHARE = {st.DESC: 8, st.ASC: 4}  # tuples of which one is sampled at most
+_LEVELS = np.array([2.0, 3.0, 4.0, 6.0, 8.0, 16.0, np.inf])  # outlier caps: the matches of tuples that come in
 _ENOUGH = 8 * _PARTS
 _NEXT_TO_NOTHING = 0.01  # of what a tuple and its pairs cost: what counting it may cost
 _COUNTING, _COUNTING_MOST = 0.05, 0.1  # of what is left, for counting parts whole: as planned, and in any case
@@ -67,14 +81,9 @@ def plans_ahead(plan: JoinPlan) -> bool:
 
 
 def is_planned(plan: JoinPlan, data: JoinInput) -> bool:
-    """Whether it is one over this input.  What its tuples grant tells how many pairs they complete.  O(tuples)."""
-    if not plans_ahead(plan) or not data.order.shape[0]:
-        return False
-    if plan.preference == "desc":
-        return True
-    pairs = (data.costs - plan.costs.insert - plan.costs.lookup) / plan.costs.emit
-    few = float(pairs[pairs < plan.outlier_cap].sum())
-    return data.order.shape[0] >= _LEAST_ARRIVALS and few > _MOST * float(pairs.sum())
+    """Whether it is one over this input."""
+    least = _LEAST_ARRIVALS if plan.preference == "asc" else 1
+    return plans_ahead(plan) and data.order.shape[0] >= least
 
 
 def plan_told(plan: JoinPlan) -> list[str]:
@@ -83,7 +92,7 @@ def plan_told(plan: JoinPlan) -> list[str]:
         return []
     what, where = "pairs", ""
     if plan.preference == "asc":
-        what, where = "outliers", "where most pairs seem to be outliers, "
+        what, where = "outliers", f"of {_LEAST_ARRIVALS:,} tuples and more "
     first = f"those of most {what} a tuple first, the last in part"
     return [f"  {where}a sample is counted by key before the first tuple; then keys come in whole, {first}"]
 
@@ -105,13 +114,15 @@ class Planned:
         fades = state.fades if plan.preference == "desc" else np.ones_like(state.fades)
         told = _planned(input_, state, taking, total, (share, fades))
         self.admission = planned_kernels.Admission(
+            frequent=input_.frequent,
             rung=told.rung,
             reach=reach[told.cut],
             to_come=told.to_come,
             sure=told.sure,
             is_sure=told.is_sure,
             ends=input_.ends,
-            at=np.zeros(1, np.int64),
+            at=np.zeros(2, np.int64),
+            all=input_.costs_of_all(taking, state),
             real=np.array([0.0, 0.0, 0.0, _WARY * total]),
         )
 
@@ -129,16 +140,20 @@ class _Input:
     def __init__(self, plan: JoinPlan, data: JoinInput, salt: int, emitting: float) -> None:
         n = data.order.shape[0]
         self._data, self._window, self._salt = data, plan.window, salt
-        self.keyed = np.empty(n, bool)
+        self.has_key = np.empty(n, bool)
         self._hashes = np.empty(n, np.uint64)
         for side, encoded in enumerate((data.left, data.right)):
             mine = data.order == side
-            self.keyed[mine], self._hashes[mine] = encoded.codes >= 0, encoded.hashes
+            self.has_key[mine], self._hashes[mine] = encoded.codes >= 0, encoded.hashes
         spent = np.rint(UNIT * data.costs) - UNIT * (plan.costs.insert + plan.costs.lookup)
-        self.matches = np.maximum(0.0, spent / emitting) * self.keyed
-        self.wanted = self.matches
-        if plan.preference == "asc":  # a pair with the tuple itself has one tuple more than it completes pairs
-            self.wanted = self.matches * (self.matches < plan.outlier_cap)
+        self.matches = np.maximum(0.0, spent / emitting) * self.has_key
+        self.wanted, self.most, self.frequent = self.matches, self.matches, np.zeros(0, np.int8)
+        self.keyed = self.has_key  # of those that are reckoned with
+        if plan.preference == "asc":
+            self.most = self.matches * (self.matches < plan.outlier_cap)
+            self.wanted = likely_outliers(self.matches, data.order, plan.outlier_cap)
+            self.frequent = np.searchsorted(plan.outlier_cap * _LEVELS, self.matches, side="left").astype(np.int8)
+            self.keyed = self.has_key & (self.frequent == 0)
         self.ends = (np.arange(1, _SEGMENTS + 1) * n) // _SEGMENTS
         self.segment = np.searchsorted(self.ends, np.arange(n), side="right")
 
@@ -160,10 +175,31 @@ class _Input:
         place = parts * _SEGMENTS + self.segment[at]
         return np.bincount(place, weights=of, minlength=_PARTS * _SEGMENTS).reshape(_PARTS, _SEGMENTS)
 
+    def costs_of_all(self, taking: float, state: st.State) -> Array:
+        """What all tuples that are no more frequent cost from the begin of each segment on, with their outliers.
+
+        float64 [levels, segments + 1].
+        """
+        levels = len(_LEVELS) if self.frequent.shape[0] else 0
+        out = np.zeros((levels, _SEGMENTS + 1))
+        emitting = float(state.prices[st.P_EMIT]) * self.by_segment(self.most)
+        for level in range(levels):
+            comes = self.has_key & (self.frequent <= level)
+            looking = float(state.real[st.BOUNDS]) * self.by_segment(comes & (self.matches > 0.0))
+            out[level, :-1] = np.cumsum((taking * self.by_segment(comes) + looking + emitting)[::-1])[::-1]
+        return out
+
     def sampled(self, many: int) -> Array:
-        """Those of so many arrivals at random that have a key: int64 [m].  They are part of any larger sample."""
+        """Of so many arrivals at random those reckoned with: int64 [m].  They are part of any larger sample."""
         at = np.sort(np.argpartition(self._luck, many - 1)[:many])
         return at[self.keyed[at]]
+
+    @cached_property
+    def completing(self) -> Array:
+        """Arrivals that complete pairs, asc: the likeliest to be outliers; in an order that is at random: int64 [m]."""
+        chance = self.wanted / np.maximum(1.0, self.matches)
+        at = np.flatnonzero(chance > _LIKELY * chance.max())
+        return at[np.argsort(self._luck[at])]
 
     @cached_property
     def _luck(self) -> Array:
@@ -171,7 +207,7 @@ class _Input:
 
     @cached_property
     def every(self) -> tuple[Array, Array]:
-        """All arrivals with a key, and the part of the key space of each: int64 [m] twice."""
+        """All arrivals that are reckoned with, and the part of the key space of each: int64 [m] twice."""
         at = np.flatnonzero(self.keyed)
         return at, self.parts_of(at)
 
@@ -185,6 +221,18 @@ class _Input:
             self.by_part(at, parts, np.ones(at.shape[0])), self.by_part(at, parts, matches),
             self.by_part(at, parts, evened).sum(axis=1), self.by_segment(self.keyed), self.by_segment(self.matches),
         )  # fmt: skip
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether hardly a tuple completes a pair, and none many: heavy keys are met by tuples at random."""
+        many = self.completing.shape[0]
+        return bool(many < _SPARSE * len(self) and float(self.wanted.sum()) < _TWICE * many)
+
+    def met(self, many: int) -> tuple[Array, Array]:
+        """So many of the arrivals that complete pairs, and what they seem to complete: float64 [parts, segments]."""
+        at = self.completing[:many]
+        parts = self.parts_of(at)
+        return self.by_part(at, parts, np.ones(at.shape[0])), self.by_part(at, parts, self.wanted[at])
 
     def ages(self, borders: Array) -> tuple[Array, Array]:
         """How far back each granularity reaches, int64 [g] ns, the last one all of the window; the share of pairs.
@@ -230,43 +278,35 @@ def _planned(given: _Input, state: st.State, taking: float, total: float, ages: 
     """
     emitting, update = float(state.prices[st.P_EMIT]), float(state.prices[st.P_UPDATE])
     preference = int(state.setting[st.PREFERENCE])
-    learning = _LEARNING[preference] * total
+    learning, looking = _LEARNING[preference] * total, update + _choosing(state, _PARTS)
     if preference == st.ASC:
         emitting += float(state.real[st.BOUNDS])  # the tuple's own list may be looked up as well
     tuples, pairs = given.by_segment(given.keyed), given.by_segment(given.wanted)
-    none = np.zeros((_PARTS, _SEGMENTS))
+    none, counted = np.zeros((_PARTS, _SEGMENTS)), np.zeros(_PARTS, bool)
     most = 0
-    if taking * tuples.sum() + emitting * pairs.sum() > total:
+    if taking * tuples.sum() + emitting * given.most.sum() > total:
         most = min(len(given) // _LEAST_SHARE[preference], _ENOUGH)
-    many = int(min(most, learning / (update + _choosing(state, _PARTS))))
+    many = int(min(most, learning / looking))
     if not many:
         expected = expected_of(Seen(none, none, none[:, 0], tuples, pairs))
-        return ranked(expected, taking, emitting, np.zeros(_PARTS, bool), *ages, float(state.real[st.CREDIT]))
+        return ranked(expected, taking, emitting, counted, *ages, float(state.real[st.CREDIT]))
     seen = given.seen(many)
     telling = np.count_nonzero(is_telling(seen)) / many  # of the rest, which stay where they are, more are affordable
     seen = given.seen(int(min(most, learning / (update + telling * _choosing(state, _PARTS)))))
-    times = seen.tuples.sum(axis=1)
-    told = int(np.count_nonzero(is_telling(seen)))
-    _pay(state, update * float(times.sum()) + _choosing(state, told) * told)
-    expected = expected_of(seen)
+    times, told, expected = seen.tuples.sum(axis=1), is_telling(seen), expected_of(seen)
+    looked = float(times.sum())
+    if preference == st.ASC or given.is_sparse:
+        met, found = given.met(int(min(most, _MEETING * total / looking)))
+        looked, told = looked + float(met.sum()), told | met.any(axis=1)
+        expected = completed(expected, times, met, found, pairs)
     if preference == st.ASC:
-        expected = _outliers(expected, int(state.setting[st.CAP]))
         expected = _without_heavy(expected, times, given.window_share * expected.tuples.sum(axis=1), state)
-    counted = _worth_counting(given, expected, times, taking, state)
-    expected = _counted(given, expected, counted)
+    choices = int(np.count_nonzero(told))
+    _pay(state, update * looked + _choosing(state, choices) * choices)
+    if preference == st.DESC:
+        counted = _worth_counting(given, expected, times, taking, state)
+        expected = _counted(given, expected, counted)
     return ranked(expected, taking, emitting, counted, *ages, float(state.real[st.CREDIT]))
-
-
-def _outliers(expected: Expected, cap: int) -> Expected:
-    """Of the matches, those that are outliers, were those of a tuple and its like in its own stream alike by chance.
-
-    Both are taken for Poisson counts of the same mean.
-    """
-    mean = expected.each
-    chance = np.exp(-mean) * np.array([mean**n / math.factorial(n) for n in range(cap)])
-    own = np.cumsum(chance, axis=0)
-    each = sum((n * chance[n] * own[cap - 1 - n] for n in range(1, cap)), np.zeros_like(mean))
-    return Expected(expected.tuples, expected.tuples * each[:, None], each)
 
 
 def _without_heavy(expected: Expected, times: Array, in_window: Array, state: st.State) -> Expected:

@@ -38,13 +38,15 @@ were not counted were expected to spend so far, and what they have; how much of 
 class Admission(NamedTuple):
     """Which tuples come in; `rung` and costs as in `nile.preferences.best_first.Ranked`, in hundredths of a unit."""
 
+    frequent: Array  # int8 [arrivals] under asc: how far the matches that each grants for are too many, 0: not
     rung: Array  # int64 [parts]
     reach: Array  # int64 [parts]: ns, how far back a tuple of each rung looks
     to_come: Array  # float64 [parts + 1, segments + 1]
     sure: Array  # float64 [parts + 1, segments + 1]
     is_sure: Array  # bool [parts]
     ends: Array  # int64 [segments]: arrivals
-    at: Array  # int64 [1]: the rung that comes in in part; those before it come in whole
+    at: Array  # int64 [2]: the rung that comes in in part, those before it come in whole; how frequent tuples may be
+    all: Array  # float64 [levels, segments + 1]: what all tuples that are no more frequent cost from a segment on
     real: Array  # float64 [4]
 
 
@@ -85,6 +87,10 @@ def _choose(a: Admission, st: State) -> None:
             high = middle - 1
     a.at[0] = low
     a.real[HELD] = _held(a, low, now)
+    a.at[1] = 0
+    if low == a.rung.shape[0]:
+        while a.at[1] + 1 < a.all.shape[0] and _from(a.all, a.ends, a.at[1] + 1, now) <= st.real[js.CREDIT]:
+            a.at[1] += 1
 
 
 @part
@@ -106,7 +112,8 @@ def _is_frequent(own: Side, code: int, ts: int, matches: int, st: State) -> bool
 def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admission, st: State) -> bool:
     """A tuple whose part is open: into the list of its key, its matches into the register; False: the arena must grow.
 
-    Under asc a tuple of a key that is surely too frequent is turned away, and only outliers are matches.
+    Under asc a tuple of a key that is surely too frequent is turned away while some are, and so is one of a key of
+    which a tuple of its window was: its pairs could not be told for outliers.  Only outliers are matches.
     """
     at = held_at(own, ordinal)
     code, ts = own.code[at], own.ts[at]
@@ -116,7 +123,14 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admi
         st.whole[js.STOPPED_CODE] = code
         return False
     before = st.real[js.SPENT]
-    if rare and a.at[0] < a.rung.shape[0] and weigh(own, other, ordinal, code, ts, st) == HEAVY:
+    refused = False
+    if rare and a.at[1] == 0:
+        refused = st.shed_at[code] >= since_of(ts, st.window[0])
+        if refused:
+            pay_insert(st, st.prices[js.P_ESTIMATE])
+        else:
+            refused = weigh(own, other, ordinal, code, ts, st) == HEAVY
+    if refused:
         st.shed_at[code] = ts
         st.whole[js.SHED] += 1
         st.whole[js.SHED_BY_SIDE + side] += 1
@@ -165,6 +179,10 @@ def keep_to_plan(
             h = left.hash[at] if side == 0 else right.hash[at]
             if code < 0:
                 w[js.NULLS] += 1
+            elif rare and a.frequent[w[js.APPLIED]] > a.at[1]:
+                w[js.SHED] += 1
+                w[js.SHED_BY_SIDE + side] += 1
+                st.shed_at[code] = ts
             else:
                 rung = a.rung[slot_of(h, st.setting[js.SALT])]
                 wanted = rung <= a.at[0]
