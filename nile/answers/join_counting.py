@@ -96,8 +96,9 @@ def _numbers(
     values, ordered = None, None
     if each.value is not None:
         values = each.value.of(batch, where=_PLACE)
-        exactly = each.value.key_of(batch, where=_PLACE)
-        values = exactly if each.function == "count_distinct" or pa.types.is_uint64(exactly.type) else values
+        exactly = each.value.column_of(batch, where=_PLACE)
+        if exactly is not None and (each.function == "count_distinct" or pa.types.is_uint64(exactly.type)):
+            values = exactly
         if len(values) != batch.num_rows:
             values = pa.repeat(values[0], batch.num_rows)
     kept = weight > 0

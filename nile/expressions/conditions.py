@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nile.expressions.binding import bind, bind_value
-from nile.expressions.evaluate import evaluate_key, evaluate_mask, evaluate_value
+from nile.expressions.evaluate import column_as_is, evaluate_mask, evaluate_value
 from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
 from nile.expressions.tree import Kind, Node, columns_of
@@ -102,9 +102,14 @@ class Value:
         """The value for each row, null where there is none. Vectorised; raises as `kind`."""
         return evaluate_value(self.bound(batch.schema, where=where), batch)
 
+    def column_of(self, batch: pa.RecordBatch, *, where: str) -> pa.Array | None:
+        """What is told apart or put in order and not computed with, where it is not what `of` gives: `column_as_is`."""
+        return column_as_is(self.bound(batch.schema, where=where), batch)
+
     def key_of(self, batch: pa.RecordBatch, *, where: str) -> pa.Array:
-        """As `of`, of what is told apart or put in order and not computed with: `evaluate_key`."""
-        return evaluate_key(self.bound(batch.schema, where=where), batch)
+        """As `of`, but what is told apart by itself."""
+        column = self.column_of(batch, where=where)
+        return self.of(batch, where=where) if column is None else column
 
 
 def parse_value(text: str, *, where: str, resolve: Resolve | None = None) -> Value:

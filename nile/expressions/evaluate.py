@@ -73,16 +73,17 @@ def evaluate_value(tree: Node, batch: pa.RecordBatch) -> pa.Array:
     return repeated(value, len(batch)) if isinstance(value, pa.Scalar) else value
 
 
-def evaluate_key(tree: Node, batch: pa.RecordBatch) -> pa.Array:
-    """As `evaluate_value`, but whole numbers without a sign, decimals, dates and times, which are computed with in
-    another type, are what they are where nothing is computed of them: so values are told apart and put in order.
+def column_as_is(tree: Node, batch: pa.RecordBatch) -> pa.Array | None:
+    """A column that is computed with in another type (whole numbers without a sign, decimals, dates, times), where
+    nothing is computed of it: so its values are told apart and put in order.  None of all else, which `evaluate_value`
+    tells.
     """
     if isinstance(tree, Column):
         column = unsigned_leaf(_column(tree, batch))
         types = pa.types
         if types.is_uint64(column.type) or types.is_decimal(column.type) or types.is_temporal(column.type):
             return column
-    return evaluate_value(tree, batch)
+    return None
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Value:

@@ -141,14 +141,14 @@ class AggregateRun:
         for reader in self.readers:
             seen[reader.touched] = True
         sampled = self.method == "sample"
+        rows = self.data.n if self.data.drawn is None else self.data.drawn.rows
         return AggregateFigures(
             method=self.method,
             borders=self.borders,
             cells=0 if self.grid is None else self.grid.cells,
             kept=self.kept,
             read=sum(reader.touched.shape[0] for reader in self.readers),
-            shed=(int((~seen).sum()) + (0 if self.data.drawn is None else self.data.drawn.rows - self.data.n))
-            * sampled,
+            shed=rows - int(seen.sum()) if sampled else 0,
             granted=self.granted,
             spent=self.spent,
             spent_summary=self.spent_summary,

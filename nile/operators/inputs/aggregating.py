@@ -156,7 +156,8 @@ def measure_of(
     batch, n = columns.batch, len(columns)
     coded = function in SETS
     array = value.of(batch, where=where) if value.columns else _constant(value, n, where)
-    exactly = value.key_of(batch, where=where) if value.columns else array
+    exactly = value.column_of(batch, where=where)
+    exactly = array if exactly is None else exactly
     valid: Array = pc.is_valid(array).to_numpy(zero_copy_only=False)
     values, whole = np.zeros(n), None
     if (ordered := in_order(array if pa.types.is_decimal(exactly.type) else exactly, function)) is not None:

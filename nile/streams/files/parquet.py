@@ -332,17 +332,16 @@ def _open(file: Path, encoded: Sequence[str], pool: Any = None) -> Any:
 def _groups(metadata: Any, rows: int, wanted: list[int] | None) -> Sequence[list[int] | None]:
     """The row groups, as many together as have at most `rows`; all together where one has more."""
     found: list[list[int]] = []
-    together = rows
+    together = 0
     for group in range(metadata.num_row_groups) if wanted is None else wanted:
         size = metadata.row_group(group).num_rows
         if size > rows:
             return [wanted]
-        if size and together + size > rows:
+        if not found or together + size > rows:
             found.append([])
             together = 0
-        if size:
-            found[-1].append(group)
-            together += size
+        found[-1].append(group)
+        together += size
     return found
 
 
