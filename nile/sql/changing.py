@@ -91,14 +91,21 @@ def _changing(cursor: Cursor, catalog: Catalog) -> Entry:
 def _at(cursor: Cursor, entry: Entry) -> str | float | None:
     """AT time, at the end of the statement, which is cut off there."""
     tokens = cursor.tokens
-    if len(tokens) < 2 or tokens[-2].word != "AT" or tokens[-1].kind not in ("STRING", "NUMBER"):
+    if len(tokens) < 2 or tokens[-1].kind not in ("STRING", "NUMBER"):
+        return None
+    negative = len(tokens) > 2 and tokens[-1].kind == "NUMBER" and tokens[-2].word == "-"  # seconds before 1970
+    begin = len(tokens) - 2 - negative
+    if tokens[begin].word != "AT":
         return None
     if not entry.changes:
-        raise Fault(f"needed a relation for AT; got stream '{entry.name}', whose rows say their time", tokens[-2].start)
+        where = tokens[begin].start
+        raise Fault(f"needed a relation for AT; got stream '{entry.name}', whose rows say their time", where)
     end = Cursor(tokens, cursor.values, tokens[-1].end, len(tokens) - 1)
-    at = end.text("a time after AT") if tokens[-1].kind == "STRING" else end.number("a time after AT")
-    cursor.tokens = tokens[:-2]
-    return at
+    cursor.tokens = tokens[:begin]
+    if tokens[-1].kind == "STRING":
+        return end.text("a time after AT")
+    seconds = end.number("a time after AT")
+    return -seconds if negative else seconds
 
 
 def _where(cursor: Cursor, text: str, entry: Entry) -> str | None:

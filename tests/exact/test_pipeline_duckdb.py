@@ -18,6 +18,7 @@ from nile.exact.pipeline.pipeline import Pipeline
 from nile.exact.plan.algebra import (
     Aggregate,
     Distinct,
+    Expand,
     Group,
     Intersect,
     Join,
@@ -93,6 +94,44 @@ class Maker:
         return join, f"(SELECT a.k, b.x, a.s FROM {sql} a JOIN {other_sql} b ON a.k = b.k)"
 
 
+class Mixed(Maker):
+    """Groups with aggregates of all rows beside some of distinct values, of one column or of two."""
+
+    def grouped(self, plan: Plan, sql: str) -> tuple[Plan, str]:
+        by = ("k",)
+        schema = pa.schema([*ROW, ("xd", pa.float64()), ("sd", pa.string())])
+
+        def twice(rows: Any) -> Any:
+            return pa.RecordBatch.from_arrays([*rows.columns, rows["x"], rows["s"]], schema=schema)
+
+        sets = [((*by, "xd"),), ((*by, "sd"),), ((*by, "xd"), (*by, "sd"))][self.rng.integers(3)]
+        apart = tuple(each[-1] for each in sets)
+        wide = Expand(Project(plan, twice, schema), sets, apart)
+        rows = Aggregate("n", "count", Expand.ROW)
+        numbers: list[Any] = [("count", "count(*)", rows), ("sum", "sum(x)", Aggregate("x", "sum", "x"))]
+        numbers.append(("median", "median(x)", Aggregate("x", "median", "x")))
+        texts: list[Any] = [("max", "max(s)", Aggregate("s", "max", "s"))]
+        if "xd" in apart:
+            numbers += [
+                ("sum distinct", "sum(DISTINCT x)", Aggregate("x", "sum", "xd")),
+                ("count distinct", "count(DISTINCT x)", Aggregate("x", "count", "xd")),
+            ]
+        if "sd" in apart:
+            numbers.append(("count distinct text", "count(DISTINCT s)", Aggregate("x", "count", "sd")))
+        own = [numbers[at] for at in self.rng.permutation(len(numbers))[:2]] + texts
+        made = tuple(Aggregate(f"a{at}", each.function, each.column) for at, (_, _, each) in enumerate(own))
+        group = Group(wide, by, made)
+
+        def make(rows: Any) -> Any:
+            k = rows["k"] if by else pa.nulls(rows.num_rows, pa.int64())
+            x = pc.add(pc.cast(rows["a0"], pa.float64()), pc.multiply(16.0, pc.cast(rows["a1"], pa.float64())))
+            return pa.RecordBatch.from_arrays([k, x, rows["a2"]], schema=ROW)
+
+        text = f"CAST({own[0][1]} AS DOUBLE) + 16 * CAST({own[1][1]} AS DOUBLE) AS x, {own[2][1]} AS s"
+        keys = "k" if by else "CAST(NULL AS BIGINT) AS k"
+        return Project(group, make, ROW), f"(SELECT {keys}, {text} FROM {sql}{' GROUP BY k' if by else ''})"
+
+
 def stream(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
     values = [0.5, 1.5, -2.0, None, 4.0]
     ts = np.cumsum(rng.choice([0, 1, 2, 7], n)).astype(np.int64)
@@ -113,9 +152,9 @@ def held(scan: Scan, ts: Any, rows: Any, now: int) -> Any:
     return table.take(seen[-scan.window.n :])
 
 
-def agree(con: Any, seed: int, scheduling: str) -> str:
+def agree(con: Any, seed: int, scheduling: str, kind: type[Maker] = Maker) -> str:
     rng = np.random.default_rng(seed)
-    maker = Maker(rng, 2)
+    maker = kind(rng, 2)
     plan, sql = maker.make(int(rng.integers(2, 5)))
     streams = {f"s{i}": stream(rng, int(rng.integers(0, 15))) for i in range(2)}
     pipeline = Pipeline(plan, scheduling)  # type: ignore[arg-type]
@@ -154,6 +193,17 @@ def near(a: Counter[Any], b: Counter[Any]) -> bool:
 def test_duckdb_gives_the_same_rows_over_what_the_windows_hold(scheduling: str) -> None:
     with fresh_duckdb() as con:
         wrong = {seed: text for seed in range(70) if (text := agree(con, seed, scheduling))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("scheduling", ["nta", "tpa"])
+def test_aggregates_of_distinct_values_beside_those_of_all_rows_are_those_of_duckdb(scheduling: str) -> None:
+    class Only(Mixed):
+        def make(self, depth: int) -> tuple[Plan, str]:
+            return self.grouped(*super().make(depth - 1)) if depth > 1 else self.leaf()
+
+    with fresh_duckdb() as con:
+        wrong = {seed: text for seed in range(70) if (text := agree(con, seed, scheduling, Only))}
     assert wrong == {}
 
 

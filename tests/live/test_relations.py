@@ -349,3 +349,14 @@ def test_what_is_no_view_is_refused(text: str, message: str) -> None:
         db.sql(text)
     assert db.subscriptions == ()
     assert db.relations == ("prices", "stock")
+
+
+def test_at_takes_seconds_before_1970() -> None:
+    with nile.connect() as db:
+        db.sql("CREATE RELATION prices (item TEXT, price BIGINT)")
+        db.sql("INSERT INTO prices VALUES ('tea', 2), ('cup', 5) AT -7.5")
+        db.sql("UPDATE prices SET price = price - 1 WHERE item = 'tea' AT -5")
+        db.sql("DELETE FROM prices WHERE price = 5 AT -3")
+        assert db.sql("SELECT item, price FROM prices").fetchall() == [("tea", 1)]
+        with pytest.raises(nile.NileError, match="needed an instant that can still come, 1969-12-31"):
+            db.sql("DELETE FROM prices AT -6")

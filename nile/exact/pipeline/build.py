@@ -16,7 +16,7 @@ from nile.exact.pipeline.outer import OuterJoining
 from nile.exact.pipeline.over_window import distinct, grouping
 from nile.exact.pipeline.schedule import Clock, Operator
 from nile.exact.pipeline.sessions import Opening
-from nile.exact.pipeline.setops import Bag, UnionAll
+from nile.exact.pipeline.setops import Bag, Expanding, UnionAll
 from nile.exact.pipeline.sources.changing import Signed
 from nile.exact.pipeline.sources.constrained import ConstrainedJoining
 from nile.exact.pipeline.sources.incoming import Incoming, chain_of
@@ -35,6 +35,7 @@ from nile.exact.plan.algebra import (
     Changing,
     Distinct,
     Every,
+    Expand,
     First,
     GraphJoin,
     Group,
@@ -230,6 +231,8 @@ class Built:
                 return Ordering(clock, plan, inputs[0], wanted=reader.come or reader.go)
             case Distinct():
                 return distinct(clock, plan, inputs[0], wanted=reader.come)
+            case Expand():
+                return Expanding(clock, plan, inputs[0])
             case Union() if plan.all:
                 return UnionAll(clock, inputs, plan.schema)
             case Union() | Intersect() | Minus():

@@ -13,49 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.join import Joining
-from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateless, empty, merged
-from nile.exact.pipeline.setops import Bag
+from nile.exact.pipeline.schedule import Clock, Delta, Operator, empty, merged
+from nile.exact.pipeline.setops import Bag, Handed
 from nile.exact.plan.algebra import Join, Outer
 from nile.exact.state.arrow import pa
 from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State
 
 __all__ = ["OuterJoining"]
-
-
-class _Handed(Stateless):
-    """What an operator sent in one step, for one of several that read it.  columns: which of them, None for all."""
-
-    KIND: ClassVar = "handed"
-    DERIVED: ClassVar = ("below", "schema", "delta", "_columns")
-
-    def __init__(self, below: Operator, columns: range | None = None) -> None:
-        self.below = below
-        self._columns = columns
-        self.schema = below.schema if columns is None else pa.schema([below.schema.field(at) for at in columns])
-        self.delta = empty(self.schema)
-
-    def hand(self, delta: Delta) -> None:
-        rows = delta.rows
-        if self._columns is not None:
-            rows = pa.RecordBatch.from_arrays([rows.column(at) for at in self._columns], schema=self.schema)
-        self.delta = delta.made_into(rows)
-
-    def step(self, to: int) -> Delta:  # noqa: ARG002
-        """What was handed over for this step."""
-        return self.delta
-
-    def time(self) -> int:
-        """GetTime of whoever sent it."""
-        return self.below.time()
-
-    def contents(self) -> Any:
-        """Not kept here."""
-        return joined([], self.schema)
-
-    @property
-    def memory(self) -> int:
-        return 0
 
 
 class OuterJoining:
@@ -70,12 +35,12 @@ class OuterJoining:
         self.clock = clock
         self.inputs = (left, right)
         self.schema = plan.schema
-        self._sides = (_Handed(left), _Handed(right))
+        self._sides = (Handed(left), Handed(right))
         self._join = Joining(clock, Join(plan.left, plan.right, plan.on, plan.test), *self._sides)
         width = len(left.schema)
         columns = (range(width), range(width, width + len(right.schema)))
         kept = {"right": (1,), "full": (0, 1), "mark": (0, 0)}.get(plan.kind, (0,))
-        self._pairs = {at: _Handed(self._join, columns[at]) for at in kept}
+        self._pairs = {at: Handed(self._join, columns[at]) for at in kept}
         kinds = {"semi": ("semi",), "mark": ("semi", "anti")}.get(plan.kind, ("anti", "anti"))
         self._alone = [
             (at, kind, Bag(clock, kind, [self._sides[at], self._pairs[at]], self.inputs[at].schema))

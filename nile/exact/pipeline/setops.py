@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nile.exact.pipeline.schedule import Clock, Delta, Operator, Stateful, Stateless, empty, interleaved, merged
+from nile.exact.plan.algebra import Expand
 from nile.exact.state import arrow
 from nile.exact.state.arrow import pa
 from nile.exact.state.expire import joined
 from nile.exact.state.held import Held, State
 from nile.exact.state.rows import RowTable, grown
 
-__all__ = ["Bag", "UnionAll"]
+__all__ = ["Bag", "Expanding", "Handed", "UnionAll"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.setops_kernels")
 
@@ -112,6 +113,41 @@ class Bag(Stateful):
         return self._table.memory + int(self._counts.nbytes + self._births.nbytes + self._marked.nbytes)
 
 
+class Handed(Stateless):
+    """What an operator sent in one step, for one of several that read it.  columns: which of them, None for all."""
+
+    KIND: ClassVar = "handed"
+    DERIVED: ClassVar = ("below", "schema", "delta", "_columns")
+
+    def __init__(self, below: Operator, columns: Sequence[int] | None = None) -> None:
+        self.below = below
+        self._columns = columns
+        self.schema = below.schema if columns is None else pa.schema([below.schema.field(at) for at in columns])
+        self.delta = empty(self.schema)
+
+    def hand(self, delta: Delta) -> None:
+        rows = delta.rows
+        if self._columns is not None:
+            rows = pa.RecordBatch.from_arrays([rows.column(at) for at in self._columns], schema=self.schema)
+        self.delta = delta.made_into(rows)
+
+    def step(self, to: int) -> Delta:  # noqa: ARG002
+        """What was handed over for this step."""
+        return self.delta
+
+    def time(self) -> int:
+        """GetTime of whoever sent it."""
+        return self.below.time()
+
+    def contents(self) -> Any:
+        """Not kept here."""
+        return joined([], self.schema)
+
+    @property
+    def memory(self) -> int:
+        return 0
+
+
 class UnionAll(Stateless):
     """The rows of both inputs, merged in time order (W-UNION): no state of its own."""
 
@@ -140,6 +176,73 @@ class UnionAll(Stateless):
     @property
     def memory(self) -> int:
         return sum(each.memory for each in self.inputs)
+
+
+class Expanding:
+    """Rows, and beside them their distinct combinations (`nile.exact.plan.algebra.Expand`), each set's in a table."""
+
+    KIND: ClassVar = "expand"
+    HELD: ClassVar = ("_sets",)
+    DERIVED: ClassVar = ("below", "clock", "schema", "_at", "_handed", "_apart")
+
+    def __init__(self, clock: Clock, plan: Expand, below: Operator) -> None:
+        self.below = below
+        self.clock = clock
+        self.schema = plan.schema
+        self._at = [[below.schema.get_field_index(name) for name in names] for names in plan.sets]
+        self._handed = [Handed(below, at) for at in self._at]
+        self._sets = [Bag(clock, "distinct", [handed], handed.schema) for handed in self._handed]
+        apart = set(plan.apart)
+        self._apart = [at for at, name in enumerate(below.schema.names) if name not in apart]
+
+    def step(self, to: int) -> Delta:
+        """Everything that changes up to and at `to`."""
+        delta = self.below.step(to)
+        out = delta.made_into(self._of_rows(delta.rows))
+        for at, handed, distinct in zip(self._at, self._handed, self._sets, strict=True):
+            handed.hand(delta)
+            each = distinct.step(to)
+            each = each.made_into(self._padded(at, each.rows.columns, each.rows.num_rows))
+            out = merged(out, each, self.schema, by_sign=self.clock.scheduling != "ita")
+        return out
+
+    def _of_rows(self, rows: Any) -> Any:
+        columns = [rows.column(at) for at in self._apart]
+        return self._padded([*self._apart, -1], [*columns, pa.array(np.ones(rows.num_rows, np.bool_))], rows.num_rows)
+
+    def _padded(self, at: Sequence[int], columns: Sequence[Any], n: int) -> Any:
+        """Columns at their places, with nulls in the others."""
+        padded = [pa.nulls(n, field.type) for field in self.schema]
+        for place, column in zip(at, columns, strict=True):
+            padded[place] = column
+        return pa.RecordBatch.from_arrays(padded, schema=self.schema)
+
+    def time(self) -> int:
+        """GetTime: of the operator below."""
+        return self.below.time()
+
+    def contents(self) -> Any:
+        """The rows, then the combinations of each set."""
+        parts = [self._of_rows(self.below.contents())]
+        for at, distinct in zip(self._at, self._sets, strict=True):
+            rows = distinct.contents()
+            parts.append(self._padded(at, rows.columns, rows.num_rows))
+        return joined(parts, self.schema)
+
+    def capture(self) -> State:
+        """The tables of the sets."""
+        return {"sets": [each.capture() for each in self._sets]}
+
+    def restore(self, held: Held) -> None:
+        """Put what was captured into a new operator of the same definition.  Raises EnvelopeError."""
+        for each, part in zip(self._sets, held.parts("sets", len(self._sets)), strict=True):
+            each.restore(part)
+        held.end()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of state, of those below as well."""
+        return self.below.memory + sum(each.memory for each in self._sets)
 
 
 def _renamed(delta: Delta, schema: Any) -> Delta:

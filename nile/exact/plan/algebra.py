@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from nile.aggregates.catalogue import CATALOGUE, COLLECTED, RUNNING
 from nile.aggregates.results import result_type
@@ -32,6 +32,7 @@ __all__ = [
     "Changing",
     "Distinct",
     "Every",
+    "Expand",
     "First",
     "GraphJoin",
     "Group",
@@ -212,6 +213,26 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
+class Expand:
+    """Each row, and beside them each distinct combination of the columns of one of `sets`, of every set, once.
+
+    A row of a set has nulls in the columns of the others; one of the input has nulls in `apart`, the columns that are
+    of sets alone, and true in the last column, `ROW`, where those of sets have null.  So a group-by over them has
+    aggregates of all rows and of distinct values at once, since aggregates ignore nulls.
+    """
+
+    ROW: ClassVar = "\0row"
+
+    input: Plan
+    sets: tuple[tuple[str, ...], ...]
+    apart: tuple[str, ...]
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return self.input.schema.append(pa.field(self.ROW, pa.bool_()))
+
+
+@dataclass(frozen=True, slots=True)
 class _OfBoth:
     """A bag made of two.  Columns are matched by place, names are the left's; all=False: each row at most once."""
 
@@ -332,7 +353,9 @@ class First:
         return self.input.schema
 
 
-_Unary = Opened | Select | Project | Distinct | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
+_Unary = (
+    Opened | Select | Project | Distinct | Expand | Group | Whole | First | ToStream | Windowed | Hop | OnClose | Every
+)
 Plan = Scan | Stored | Changing | Join | GraphJoin | Outer | Union | Intersect | Minus | Sample | _Unary
 
 

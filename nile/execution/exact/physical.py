@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 
@@ -39,6 +39,9 @@ _KINDS: dict[str, Callable[[], pa.DataType]] = {
     "date": lambda: pa.timestamp("us"),
     "null": lambda: pa.int64(),
 }
+
+_EXTREMES = ("min", "max")
+"""Aggregates that equal values do not change."""
 
 
 class Compiler:
@@ -256,8 +259,9 @@ class Compiler:
                 items.append(ops.Item(Field(f"of{k}.where", pa.bool_()), each.where))
         # Of count(*) alone any column tells how many rows there are.
         below = _projected(given, items, schema_of([item.field for item in items])) if items else given
-        below = _distinct(node, below)
         by = tuple(f"by{k}" for k in range(len(node.by)))
+        below = _distinct(node, below, by, names)
+        present = algebra.Expand.ROW if isinstance(below, algebra.Expand) else None
         grouped = algebra.Group(
             below,
             by,
@@ -265,10 +269,10 @@ class Compiler:
                 algebra.Aggregate(
                     f"out{k}",
                     each.function,
-                    (own := names.get(each.name)),
+                    present if (own := names.get(each.name)) is None else own,
                     each.fraction,
                     tuple((f"{own}.{at}", key.descending, key.nulls_last) for at, key in enumerate(each.order)),
-                    None if each.where is None else f"{own}.where",
+                    present if each.where is None else f"{own}.where",
                     each.separator or "",
                     each.distinct,
                 )
@@ -330,18 +334,27 @@ def _compared(node: Node) -> tuple[Compared, ...] | None:
             return None
 
 
-def _distinct(node: ops.Group, below: algebra.Plan) -> algebra.Plan:
-    """The groups' rows, each once where aggregates are of different values."""
-    collected = [each for each in node.aggregates if CATALOGUE[each.function].is_collected]
-    if not any(each.distinct for each in node.aggregates if each not in collected):
+def _distinct(node: ops.Group, below: algebra.Plan, by: tuple[str, ...], names: Mapping[str, str]) -> algebra.Plan:
+    """The groups' rows, each once where aggregates are of different values; beside them, where others are of all.
+
+    by: the columns of the groups; names: of each aggregate's argument.
+    """
+    sets: dict[Node, list[str]] = {}
+    for each in node.aggregates:
+        if each.distinct and each.argument is not None and _repeats(each):
+            sets.setdefault(each.argument, []).append(names[each.name])
+    if not sets:
         return below
-    plain = [each for each in node.aggregates if not each.distinct and each.function not in ("min", "max")]
-    if plain or len({each.argument for each in node.aggregates}) > 1:
-        raise NotYet(
-            "DISTINCT in an aggregate: needed the same different values in all aggregates of a query of changes; got "
-            f"{', '.join(each.name for each in node.aggregates)}; say emit='snapshot', or ask them in two queries"
-        )
-    return algebra.Distinct(below)
+    alike = len({each.argument for each in node.aggregates}) == 1
+    if alike and all(each.function in _EXTREMES or (each.distinct and _repeats(each)) for each in node.aggregates):
+        return algebra.Distinct(below)
+    apart = tuple(name for each in sets.values() for name in each)
+    return algebra.Expand(below, tuple((*by, *each) for each in sets.values()), apart)
+
+
+def _repeats(each: ops.AggregateItem) -> bool:
+    """Whether it counts equal values more than once, unless told otherwise; lists leave them out by themselves."""
+    return each.function not in _EXTREMES and not CATALOGUE[each.function].is_collected
 
 
 def _type_of(node: Node, below: Plan) -> pa.DataType:
