@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     nile = lazy("nile")
 
-__all__ = ["Many", "many_queries"]
+__all__ = ["Many", "beside_alone", "many_queries"]
 
 ROWS = 10_000
 PUSHES = 40
@@ -94,6 +94,15 @@ class Many:
             spent += time.process_time()
         return spent / pushes
 
+    def found(self, pushes: int) -> list[Any]:
+        """What each query tells of some pushes: tables."""
+        told: list[list[Any]] = [[] for _ in self.queries]
+        for _ in range(pushes):
+            self.db.push(*self.made())
+            for batches, query in zip(told, self.queries, strict=True):
+                batches += query.poll()
+        return [pa.Table.from_batches(batches) for batches in told]
+
     @property
     def state(self) -> int:
         """Bytes of state, each plan's once."""
@@ -144,10 +153,13 @@ def _nested(pushes: int, rounds: int) -> list[Measure]:
 def _over(
     name: str, of: str, texts: Sequence[str], nothing: str, pushes: int, rounds: int
 ) -> list[Measure]:  # fmt: skip
-    """State and CPU of queries over one part beside those of the part (`nothing`) and of what each has above it."""
+    """State and CPU of queries over one part beside those of the part (`nothing`) and of what each has above it.
+
+    Raises AssertionError where one of them tells anything else than alone.
+    """
     ways = [Many(each, emit="changes") for each in (texts, *([text] for text in texts), [nothing])]
-    for each in ways:
-        each.cpu(pushes)
+    ways[-1].cpu(pushes)
+    beside_alone(name, *(each.found(pushes) for each in ways[:-1]))
     again = len(texts) - 1
     held, *alone, part = (each.state for each in ways)
     state, share = held / (sum(alone) - again * part), held / sum(alone)
@@ -167,12 +179,22 @@ def _over(
     ]  # fmt: skip
 
 
+def beside_alone(name: str, together: list[Any], *apart: list[Any]) -> None:
+    """Raise AssertionError where one of several queries has told other rows than it tells alone."""
+    for number, (shared, (alone,)) in enumerate(zip(together, apart, strict=False)):
+        assert shared.num_rows, f"{name}: query {number} told nothing"
+        assert shared.equals(alone), f"{name}: query {number} told other rows than alone"
+
+
 def _windows(pushes: int, rounds: int) -> list[Measure]:
-    """State and CPU of one join in windows of three lengths beside those of the longest alone, and of all apart."""
+    """State and CPU of one join in windows of three lengths beside those of the longest alone, and of all apart.
+
+    Raises AssertionError where one of them tells anything else than alone.
+    """
     texts = [_PAIRS.replace("WINDOW 1", f"WINDOW '{k} ms'") for k in (1_000, 500, 250)]
+    name = "a join in windows of three lengths"
     ways = [Many(each, emit="changes") for each in (texts, *([text] for text in texts))]
-    for each in ways:
-        each.cpu(pushes)
+    beside_alone(name, *(each.found(pushes) for each in ways))
     held, longest, *_ = (each.state for each in ways)
     ratios = []
     for _ in range(rounds):
@@ -180,7 +202,6 @@ def _windows(pushes: int, rounds: int) -> list[Measure]:
         ratios.append(cpu / sum(apart))
     for each in ways:
         each.db.close()
-    name = "a join in windows of three lengths"
     return [
         Measure(f"{name}: state of the longest", held / longest, "times", STATE_BAR, most=True),
         Measure.of(f"{name}: CPU of three apart", ratios, "times", CPU_BAR, most=True),

@@ -19,6 +19,7 @@ from nile.experiments.benchmarks.budgets.realtime import contestants
 from nile.experiments.benchmarks.budgets.shapes import Retail, Shape, Streams, quick, shapes
 from nile.experiments.benchmarks.exact import ranges
 from nile.experiments.benchmarks.harness import Bar, Contestant, Measure, Result, race
+from nile.experiments.benchmarks.runtime import Many, beside_alone
 from nile.experiments.benchmarks.streams import workload
 from nile.experiments.cli import main
 from nile.summaries.countsketch import CountSketch
@@ -318,6 +319,18 @@ def test_answers_within_budgets_are_judged_beside_others_in_the_same_time(tmp_pa
     every = [shape for shape in shapes(100_000) if isinstance(shape, Shape)]
     assert len(set(every)) == len(every)
     assert {shape.kind for shape in every} == {"int", "text", "float"}
+
+
+def test_queries_that_run_together_are_held_against_each_alone() -> None:
+    texts = [f"SELECT item, count(*) AS n FROM a WHERE price > {k} GROUP BY item WINDOW '1 ms'" for k in (10, 90)]
+    together, *apart = (
+        Many(each, streams="a", rows=300, emit="changes").found(2) for each in (texts, texts[:1], texts[1:])
+    )
+    beside_alone("two", together, *apart)
+    with pytest.raises(AssertionError, match="two: query 0 told other rows than alone"):
+        beside_alone("two", together, *reversed(apart))
+    with pytest.raises(AssertionError, match="two: query 1 told nothing"):
+        beside_alone("two", [together[0], together[1][:0]], *apart)
 
 
 def test_a_shape_has_the_matches_that_it_is_called_by(tmp_path: Path) -> None:
