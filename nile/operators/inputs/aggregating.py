@@ -15,7 +15,7 @@ from nile.expressions.tree import Column
 from nile.operators.aggregate.input import AggregateInput, Drawn, Measure
 from nile.operators.aggregate.ordered import Ordered, in_order
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
-from nile.operators.common.rows import ranks_of
+from nile.operators.common.rows import ranks_of, row_codes
 from nile.operators.inputs.expression_bounds import bounds_of
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.shared_grid import SharedSummary
@@ -26,8 +26,6 @@ from nile.summaries.heavy import pa, pc
 __all__ = ["Asked", "grouped", "interval_of", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
-_DENSE = 4
-"""Numbers a tuple up to which a table by them costs less than sorting."""
 
 
 class Asked:
@@ -201,36 +199,11 @@ def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, i
     if not by or n == 0:
         empty = {value.text: pa.nulls(0) for value in by}
         return np.zeros(n, np.int32), 0 if by else 1, empty
-    key = np.zeros(n, np.int64)
-    arrays = []
-    for value in by:
-        array = value.key_of(columns.batch, where=where) if value.columns else _constant(value, n, where)
-        arrays.append(array)
-        codes = KeyTable().encode(array, where=f"{where}, by '{value.text}'").codes.astype(np.int64) + 1
-        key, first = _numbered(key * (int(codes.max()) + 1) + codes)
+    arrays = [value.key_of(columns.batch, where=where) if value.columns else _constant(value, n, where) for value in by]
+    key, first = row_codes(arrays, n)
     rows = pa.array(first)
     named = {value.text: array.take(rows) for value, array in zip(by, arrays, strict=True)}
     return key.astype(np.int32), int(first.shape[0]), named
-
-
-def _numbered(key: Array) -> tuple[Array, Array]:
-    """(which of the distinct keys each is, by first appearance, where each of these appears first): int64 [n], [keys].
-
-    key: int64 [n], from 0 on.  O(n) where they are not far apart, else O(n log n).
-    """
-    n, above = key.shape[0], int(key.max()) + 1
-    if above <= _DENSE * n:
-        first = np.full(above, n)
-        first[key[::-1]] = np.arange(n - 1, -1, -1)
-        known, place = np.flatnonzero(first < n), key
-        first = first[known]
-    else:
-        known, first, place = np.unique(key, return_index=True, return_inverse=True)
-        above, known, place = known.shape[0], np.arange(known.shape[0]), place.reshape(-1)
-    order = np.argsort(first, kind="stable")
-    number = np.empty(above, np.int64)
-    number[known[order]] = np.arange(order.shape[0])
-    return number[place], first[order]
 
 
 def _with_null(codes: Array, values: pa.Array) -> tuple[Array, pa.Array]:
