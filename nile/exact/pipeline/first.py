@@ -48,7 +48,9 @@ class Ordering(Stateful):
         self._births = grown(self._births, self._table.room)
         begins, life = self._lives(delta, codes)
         out = empty(self.schema)
-        if self.wanted:
+        if self.wanted and self._end == MOST and not self.plan.offset:  # all are shown: what comes and goes is told
+            out = Delta(delta.ts, np.sign(delta.sign).astype(np.int8), delta.rows)
+        elif self.wanted:
             place = np.empty(self._table.room, np.int64)
             place[held] = np.arange(held.shape[0])
             life = np.where(life < 0, place[codes], life + held.shape[0])

@@ -112,6 +112,9 @@ class Compiler:
                 return self._over(node, path)
             case ops.Limit():
                 return self._first(node, path)
+            case ops.Sort():
+                keys = node.keys
+                return algebra.First(self.plan(node.input, (*path, 0)), lambda batch: order_of(keys, batch), None)
             case ops.SetOperation():
                 return self._set(node, path)
             case ops.Group():
