@@ -27,7 +27,7 @@ _SMOOTH = 1.0 / 128.0
 _PLENTY = 64
 _PLENTY_FOREVER = 256  # without a window: what waits does not expire, and may all be served before the input ends
 _ENOUGH = 0.25  # of a node's time in the window: without fade it is read as a whole, in place of a descent
-_WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
+WORTH_NOTING = 0.33  # of the tuples weighed, those too frequent: what is noted spares as many look-ups
 LIGHT, ALONE, HEAVY = 0, 1, 2  # asc: nothing against the tuple; the other stream surely has not its key; too frequent
 
 
@@ -316,7 +316,7 @@ def _weigh_lists(own: Side, other: Side, ordinal: int, code: int, ts: int, st: S
     """
     most = 2 * st.setting[js.CAP]
     since = since_of(ts, st.window[0])
-    notes = st.heavy.shape[0] > 0 and st.real[js.HEAVY_MEAN] >= _WORTH_NOTING
+    notes = st.heavy.shape[0] > 0 and st.real[js.HEAVY_MEAN] >= WORTH_NOTING
     h = np.int64(own.hash[held_at(own, ordinal)])
     place = h & np.int64(js.HEAVY_KEYS - 1)
     if notes:

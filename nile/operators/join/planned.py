@@ -4,10 +4,11 @@ What is granted is there before the first tuple, as it is for the opponent `hash
 counted by part of the key space, at the price of one counter a tuple; how many pairs a tuple completes is known from
 what it grants, as to `hash-keys`, which is told what each key costs.
 desc.  Parts of which a tuple finds so many matches that counting it is next to nothing beside them are then counted
-whole.  Where hardly a tuple completes a pair, those that do are sampled besides.
-asc.  Tuples whose matches are few and seem to be outliers are sampled besides.  A tuple that grants for more matches
-than an outlier has, by a margin, is turned away, and so is what follows it within its window: a heavy key does not
-spoil its part.  Where budget is left when all parts are open, the margin widens.
+whole.  Where hardly a tuple completes a pair, or a sample meets most that do, these are sampled besides.
+asc.  Where nearly all pairs are outliers, parts are chosen as under desc.  Else tuples whose matches are few and seem
+to be outliers are sampled besides.  A tuple that grants for more matches than an outlier has, by a margin, is turned
+away, and so is what follows it within its window: a heavy key does not spoil its part.  Where budget is left when all
+parts are open, the margin widens.
 Parts come in, best first, as far as the budget pays for the whole of them, the next one in part; how far that is
 follows what has been spent (`planned_kernels`).  Under a fade factor each part is asked for as young pairs as pay.
 Over live streams nothing can be counted ahead, and queries that share streams share what comes in: there, and for range
@@ -53,7 +54,9 @@ _PARTS = 4096  # of `learning_kernels.slot_of`
 _SEGMENTS = 16
 _LEARNING = {st.DESC: 0.06, st.ASC: 0.05}  # of the budget, for a sample
 _MEETING = 0.12  # and for one of the tuples that complete pairs, under asc of those that seem to be outliers
+_NEARLY_ALL = 0.85  # of the pairs: so many outliers are found as pairs are under desc
 _SPARSE = 0.125  # of the tuples: fewer complete pairs, which are sampled under desc, too
+_MET = 0.5  # of the pairs beyond the first of each arrival: a sample of so many arrivals tells of them
 _LIKELY = 0.5  # of the chance of the likeliest matches to be outliers: what a tuple's have that is one of these
 _LEAST_SHARE = {st.DESC: 8, st.ASC: 4}  # tuples of which one is sampled at most
 _LEVELS = np.array([2.0, 3.0, 4.0, 6.0, 8.0, 16.0, np.inf])  # outlier caps: the matches of tuples that come in
@@ -123,6 +126,7 @@ class Planned:
             ends=input_.ends,
             at=np.zeros(2, np.int64),
             all=input_.costs_of_all(taking, state),
+            begun=np.zeros((2, data.keys if plan.preference == "asc" else 0), np.int64),
             real=np.array([0.0, 0.0, 0.0, _WARY * total]),
         )
 
@@ -149,11 +153,14 @@ class _Input:
         self.matches = np.maximum(0.0, spent / emitting) * self.has_key
         self.wanted, self.most, self.frequent = self.matches, self.matches, np.zeros(0, np.int8)
         self.keyed = self.has_key  # of those that are reckoned with
+        self.preference = st.DESC  # by which parts are chosen
         if plan.preference == "asc":
             self.most = self.matches * (self.matches < plan.outlier_cap)
             self.wanted = likely_outliers(self.matches, data.order, plan.outlier_cap)
             self.frequent = np.searchsorted(plan.outlier_cap * _LEVELS, self.matches, side="left").astype(np.int8)
             self.keyed = self.has_key & (self.frequent == 0)
+            if float(self.wanted.sum()) < _NEARLY_ALL * float(self.matches.sum()):
+                self.preference = st.ASC
         self.ends = (np.arange(1, _SEGMENTS + 1) * n) // _SEGMENTS
         self.segment = np.searchsorted(self.ends, np.arange(n), side="right")
 
@@ -196,10 +203,10 @@ class _Input:
 
     @cached_property
     def completing(self) -> Array:
-        """Arrivals that complete pairs, asc: the likeliest to be outliers; in an order that is at random: int64 [m]."""
+        """Arrivals that complete pairs, asc: the likeliest to be outliers first; else at random: int64 [m]."""
         chance = self.wanted / np.maximum(1.0, self.matches)
-        at = np.flatnonzero(chance > _LIKELY * chance.max())
-        return at[np.argsort(self._luck[at])]
+        at = np.flatnonzero(chance > 0.0)
+        return at[np.lexsort((self._luck[at], chance[at] <= _LIKELY * chance.max()))]
 
     @cached_property
     def _luck(self) -> Array:
@@ -222,11 +229,14 @@ class _Input:
             self.by_part(at, parts, evened).sum(axis=1), self.by_segment(self.keyed), self.by_segment(self.matches),
         )  # fmt: skip
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether hardly a tuple completes a pair, and none many: heavy keys are met by tuples at random."""
-        many = self.completing.shape[0]
-        return bool(many < _SPARSE * len(self) and float(self.wanted.sum()) < _TWICE * many)
+    def is_met(self, many: int) -> bool:
+        """Whether a sample of so many arrivals that complete pairs tells more of them than tuples at random do.
+
+        Those meet heavy keys by themselves, and where many tuples complete pairs, many of these.
+        """
+        there, pairs = self.completing.shape[0], float(self.wanted.sum())
+        is_sparse = there < _SPARSE * len(self) and pairs < _TWICE * there
+        return is_sparse or many >= _MET * (pairs - there)
 
     def met(self, many: int) -> tuple[Array, Array]:
         """So many of the arrivals that complete pairs, and what they seem to complete: float64 [parts, segments]."""
@@ -277,7 +287,7 @@ def _planned(given: _Input, state: st.State, taking: float, total: float, ages: 
     ages: `share` and `fades` as `nile.preferences.best_first.ranked` takes them.
     """
     emitting, update = float(state.prices[st.P_EMIT]), float(state.prices[st.P_UPDATE])
-    preference = int(state.setting[st.PREFERENCE])
+    preference = given.preference
     learning, looking = _LEARNING[preference] * total, update + _choosing(state, _PARTS)
     if preference == st.ASC:
         emitting += float(state.real[st.BOUNDS])  # the tuple's own list may be looked up as well
@@ -295,8 +305,9 @@ def _planned(given: _Input, state: st.State, taking: float, total: float, ages: 
     seen = given.seen(int(min(most, learning / (update + telling * _choosing(state, _PARTS)))))
     times, told, expected = seen.tuples.sum(axis=1), is_telling(seen), expected_of(seen)
     looked = float(times.sum())
-    if preference == st.ASC or given.is_sparse:
-        met, found = given.met(int(min(most, _MEETING * total / looking)))
+    meeting = int(min(_ENOUGH, _MEETING * total / looking))
+    if preference == st.ASC or given.is_met(meeting):
+        met, found = given.met(meeting)
         looked, told = looked + float(met.sum()), told | met.any(axis=1)
         expected = completed(expected, times, met, found, pairs)
     if preference == st.ASC:

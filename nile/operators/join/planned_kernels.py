@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.operators.join.guide_kernels import HEAVY, weigh
+from nile.operators.join.guide_kernels import HEAVY, WORTH_NOTING, weigh
 from nile.operators.join.learning_kernels import slot_of
 from nile.preferences import state as js
 from nile.preferences.arrival_kernels import (
@@ -27,7 +27,7 @@ from nile.preferences.arrival_kernels import (
 from nile.preferences.state import Output, State
 from nile.pyramid.grid.arrays import Side
 from nile.pyramid.grid.list_kernels import append, end_rank, is_full, make_room
-from nile.summaries.kernels import kernel, part
+from nile.summaries.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 HELD, PLANNED, SPENT, WARY = 0, 1, 2, 3
@@ -47,6 +47,7 @@ class Admission(NamedTuple):
     ends: Array  # int64 [segments]: arrivals
     at: Array  # int64 [2]: the rung that comes in in part, those before it come in whole; how frequent tuples may be
     all: Array  # float64 [levels, segments + 1]: what all tuples that are no more frequent cost from a segment on
+    begun: Array  # int64 [2, keys], asc: of each stream's list, a rank that its window begins at or after
     real: Array  # float64 [4]
 
 
@@ -94,17 +95,21 @@ def _choose(a: Admission, st: State) -> None:
 
 
 @part
-def _is_frequent(own: Side, code: int, ts: int, matches: int, st: State) -> bool:
+def _is_frequent(own: Side, side: int, code: int, ts: int, matches: int, a: Admission, st: State) -> bool:
     """asc: whether the key has more tuples in its window than an outlier's, as far as is known; the tuple is in.
 
-    The list's length, which taking the tuple in has told, says that of most rare keys; else its bounds are looked up.
+    The list's end, which taking the tuple in has told, and where its window began when a tuple of the other stream was
+    matched with it, say that of most rare keys; else its bounds are looked up.
     """
     if st.shed_at[code] >= since_of(ts, st.window[0]):  # the lists undercount it
         return True
-    if end_rank(own, code) + matches <= st.setting[js.CAP]:
+    if end_rank(own, code) - a.begun[side, code] + matches <= st.setting[js.CAP]:
         return False
+    if st.real[js.CREDIT] < st.real[js.BOUNDS] + st.prices[js.P_EMIT]:
+        return True
     pay_hit(st, st.real[js.BOUNDS])
     low, high = window_ranks(own, code, ts, st.window[0], 0)
+    a.begun[side, code] = low
     return matches + high - low > st.setting[js.CAP]  # type: ignore[no-any-return]
 
 
@@ -140,7 +145,9 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admi
         st.whole[js.ADMITTED] += 1
         pay_hit(st, st.real[js.BOUNDS])
         low, high = window_ranks(other, code, ts, a.reach[rung], 0)
-        if high > low and not (rare and _is_frequent(own, code, ts, high - low, st)):
+        if rare:
+            a.begun[1 - side, code] = low
+        if high > low and not (rare and _is_frequent(own, side, code, ts, high - low, a, st)):
             make_entry(st, side, ordinal, ts, low, high, 1.0)
         else:
             st.whole[js.PRUNED] += 1
@@ -149,6 +156,16 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admi
         if st.whole[js.ACTIVE]:
             a.real[SPENT] += st.prices[js.P_EMIT] * np.float64(st.whole[js.ENTRY_HIGH] - st.whole[js.ENTRY_LOW])
     return True
+
+
+@inlined
+def _least(st: State) -> float:
+    """What there is to be before a tuple begins: so much as it costs with a pair, or to be turned away."""
+    noting = st.heavy.shape[0] > 0 and st.real[js.HEAVY_MEAN] >= WORTH_NOTING
+    if noting and st.setting[js.PREFERENCE] == js.ASC:
+        return st.real[js.ENTRANCE] + st.prices[js.P_EMIT]  # type: ignore[no-any-return]
+    taking = st.prices[js.P_INSERT] + st.real[js.BOUNDS]
+    return max(taking, st.prices[js.P_LOOKUP]) + st.prices[js.P_EMIT]  # type: ignore[no-any-return]
 
 
 @kernel
@@ -162,7 +179,6 @@ def keep_to_plan(
     """
     w = st.whole
     rare = st.setting[js.PREFERENCE] == js.ASC
-    least = st.prices[js.P_EMIT] + (st.real[js.ENTRANCE] if rare else st.prices[js.P_INSERT] + st.real[js.BOUNDS])
     while True:
         if w[js.ACTIVE]:
             probing = w[js.ENTRY_SIDE]
@@ -186,7 +202,7 @@ def keep_to_plan(
             else:
                 rung = a.rung[slot_of(h, st.setting[js.SALT])]
                 wanted = rung <= a.at[0]
-                if wanted and st.real[js.CREDIT] >= least + (a.real[HELD] if rung == a.at[0] else 0.0):
+                if wanted and st.real[js.CREDIT] >= _least(st) + (a.real[HELD] if rung == a.at[0] else 0.0):
                     taken = (
                         _take_in(left, right, 0, ordinal, rung, a, st)
                         if side == 0
