@@ -236,7 +236,7 @@ class _Input:
         """
         there, pairs = self.completing.shape[0], float(self.wanted.sum())
         is_sparse = there < _SPARSE * len(self) and pairs < _TWICE * there
-        return is_sparse or many >= _MET * (pairs - there)
+        return bool(is_sparse or many >= _MET * (pairs - there))
 
     def met(self, many: int) -> tuple[Array, Array]:
         """So many of the arrivals that complete pairs, and what they seem to complete: float64 [parts, segments]."""
