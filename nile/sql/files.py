@@ -26,7 +26,16 @@ _AFTER_SOURCES = (
     "EXCEPT",
     "INTERSECT",
 )
-_READERS = ("READ_PARQUET", "PARQUET_SCAN", "READ_CSV", "READ_CSV_AUTO")
+_READERS = (
+    "READ_PARQUET",
+    "PARQUET_SCAN",
+    "READ_CSV",
+    "READ_CSV_AUTO",
+    "READ_JSON",
+    "READ_JSON_AUTO",
+    "READ_NDJSON",
+    "READ_NDJSON_AUTO",
+)
 """What DuckDB calls around a file."""
 _LONGEST = 4_096
 """Signs of a statement that is remembered, at most."""

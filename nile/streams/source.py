@@ -12,6 +12,7 @@ from nile.streams.arrow import ArrowSource, CallableSource, IterableSource, has_
 from nile.streams.awaited import awaited
 from nile.streams.files.csv import CsvSource, type_alike
 from nile.streams.files.folders import FolderColumns, files_below
+from nile.streams.files.json_lines import JsonSource, columns_alike, is_json
 from nile.streams.files.many import ManySource, files_of, is_glob
 from nile.streams.files.parquet import ParquetSource
 from nile.streams.files.paths import existing_path
@@ -54,11 +55,12 @@ class KeptSource(Protocol):
 def open_source(data: Any, *, name: str) -> Source:
     """`data` as a source; `name` is what messages call it.
 
-    A path to a .parquet, .csv or .csv.gz file or to a directory that Spark wrote, a glob of such files, or a path to a
-    stream of a lake; folders called `column=value` on the way to files are columns (`files.folders`); an Arrow table,
-    record batch, reader or dataset; a Polars LazyFrame; a Spark DataFrame; anything with `__arrow_c_stream__` (pandas,
-    Polars, DuckDB); a dict of columns, a dict that is a row or a list of such rows; an iterable or async iterable of
-    all these (`nile.streams.awaited`); a function without arguments that returns any of these; or a Source.
+    A path to a .parquet, .csv or JSON-lines file (.ndjson, .jsonl, .json; the texts also as .gz) or to a directory
+    that Spark wrote, a glob of such files, or a path to a stream of a lake; folders called `column=value` on the way
+    to files are columns (`files.folders`); an Arrow table, record batch, reader or dataset; a Polars LazyFrame; a Spark
+    DataFrame; anything with `__arrow_c_stream__` (pandas, Polars, DuckDB); a dict of columns, a dict that is a row or a
+    list of such rows; an iterable or async iterable of all these (`nile.streams.awaited`); a function without arguments
+    that returns any of these; or a Source.
     Opening reads only what tells the columns.  Rows of a streaming DataFrame only standing queries of Spark read.
     Raises SourceMissing or SourceError.
     """
@@ -82,8 +84,8 @@ def open_source(data: Any, *, name: str) -> Source:
         return CallableSource(data, lambda made: _made(made, name), name=name)
     hint = "; collect it first" if hasattr(data, "collect") else ""
     raise SourceError(
-        f"{name}: needed a path to a .parquet or .csv file, an Arrow table or reader, a DataFrame, a dict of columns, "
-        f"rows as dicts, an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
+        f"{name}: needed a path to a .parquet, .csv or .ndjson file, an Arrow table or reader, a DataFrame, a dict of "
+        f"columns, rows as dicts, an iterable of such, or a function that returns one; got {type(data).__name__}{hint}"
     )
 
 
@@ -99,7 +101,7 @@ def _open_path(path: str | Path, name: str) -> Source:
         raise SourceError(f"{name}: needed a local file, got '{text}'; copy it here first")
     if is_glob(text):
         return _open_files(files_of(text, name=name), name)
-    found = existing_path(text, "Parquet or CSV file")
+    found = existing_path(text, "Parquet, CSV or JSON-lines file")
     if not found.is_dir():
         return _open_files([text], name)
     if is_lake_stream(found):
@@ -117,6 +119,9 @@ def _open_files(files: Sequence[str], name: str) -> Source:
     texts = [each for each in opened if isinstance(each, CsvSource)]
     if len(texts) == len(opened):
         type_alike(texts)
+    objects = [each for each in opened if isinstance(each, JsonSource)]
+    if len(objects) == len(opened):
+        columns_alike(objects)
     return ManySource([folders.source(each, at) for at, each in enumerate(opened)], name=name)
 
 
@@ -126,4 +131,8 @@ def _open_file(text: str, name: str) -> Source:
         return ParquetSource(text, name=name)
     if suffix == ".csv" or text.lower().endswith(".csv.gz"):
         return CsvSource(text, name=name)
-    raise SourceError(f"{name}: needed a .parquet, .csv or .csv.gz file, got '{text}'; rename or convert it")
+    if is_json(text):
+        return JsonSource(text, name=name)
+    raise SourceError(
+        f"{name}: needed a .parquet, .csv or .ndjson file (.csv.gz, .ndjson.gz); got '{text}'; rename or convert it"
+    )

@@ -143,7 +143,7 @@ def test_what_cannot_be_a_stream_is_refused(data: Any, message: str) -> None:
 
 def test_files_that_cannot_be_a_stream_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(SourceError, match=r"needed a \.parquet, \.csv or \.csv\.gz file, got '.*notes.txt'"):
+    with pytest.raises(SourceError, match=r"needed a \.parquet, \.csv or \.ndjson file .*; got '.*notes.txt'"):
         open_source(tmp_path / "notes.txt", name="s")
     with pytest.raises(SourceMissing, match=r"did you mean 'notes\.txt'"):
         open_source(tmp_path / "note.txt", name="s")

@@ -113,7 +113,7 @@ class Prices:
         """Per tuple: read from a source of that class, its key text or not."""
         if source in ("ParquetSource", "LakeSource", "ManySource"):
             return self.parquet + hashed * self.parquet_text
-        return {"CsvSource": self.csv, "Table": self.table}.get(source, self.read)
+        return {"CsvSource": self.csv, "JsonSource": self.csv, "Table": self.table}.get(source, self.read)
 
     def estimating(self, functions: Sequence[str]) -> float:
         """Per tuple of a sample: aggregates of it."""

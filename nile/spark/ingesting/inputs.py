@@ -7,7 +7,6 @@ the direct path's rules (`nile.streams`): the same rows are rejected, for the sa
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nile.base.cells import infer_type
 from nile.base.machine import core_count
 from nile.base.plain import decoded_schema
 from nile.expressions.spark_text import quoted
@@ -23,8 +21,9 @@ from nile.spark.ingesting.folder_cells import stored_columns, with_folder_cells
 from nile.spark.ingesting.rows import Rows, csv_rows, name_sql, parquet_rows
 from nile.spark.paths import plain_links
 from nile.spark.sqltypes import read_type
-from nile.streams.files.csv import INFER_ROWS, CsvSource, type_alike
+from nile.streams.files.csv import CsvSource, type_alike
 from nile.streams.files.folders import FolderColumns, files_below
+from nile.streams.files.json_lines import infer_json
 from nile.streams.files.many import files_of, is_glob, ordered_as
 from nile.streams.files.parquet import ParquetSource
 from nile.streams.files.paths import existing_path
@@ -206,9 +205,7 @@ def _one_after_another(each: Sequence[Rows]) -> Rows:
 
 
 def _json_input(spark: Started, text: str, files: Sequence[Path]) -> Input:
-    schema = _json_schema(files[0])
-    if b"\n" not in files[0].read_bytes()[:_BLOCK].strip() and not len(schema):
-        raise SourceError(f"{files[0]}: needed JSON lines, an object per line; got none; write one object per line")
+    schema = infer_json(files[0])
     folders = FolderColumns.of(files)
 
     @contextmanager
@@ -219,38 +216,6 @@ def _json_input(spark: Started, text: str, files: Sequence[Path]) -> Input:
             yield with_folder_cells(read, folders, stored, columns)
 
     return Input(text, folders.beside(schema), True, tuple(files), lambda: _digest_of(files, folders), rows)
-
-
-def _json_schema(file: Path) -> pa.Schema:
-    """The columns of the first objects, in order of first sight; JSON text is text or a time, never a number."""
-    cells: dict[str, list[str | None]] = {}
-    texts: set[str] = set()
-    count = 0
-    with file.open("rb") as lines:
-        for line in lines:
-            if count >= INFER_ROWS:
-                break
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(value, dict):
-                continue
-            for name, cell in value.items():
-                given = cells.setdefault(name, [])
-                if isinstance(cell, (dict, list)) or (isinstance(cell, str) and cell):
-                    texts.add(name)
-                if cell is not None:
-                    given.append(cell if isinstance(cell, str) else json.dumps(cell))
-            count += 1
-    if not count:
-        raise SourceError(f"{file}: needed JSON lines, an object per line; got no object; write one object per line")
-    fields = []
-    for name, given in cells.items():
-        kind = infer_type(pa.array(given, pa.string()))
-        number = not (pa.types.is_timestamp(kind) or pa.types.is_string(kind))
-        fields.append((name, pa.string() if name in texts and number else kind))
-    return pa.schema(fields)
 
 
 def _json_rows(spark: SparkSession, links: Sequence[Path], columns: Sequence[str], most: int) -> Rows:

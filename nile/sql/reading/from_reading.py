@@ -51,7 +51,7 @@ _STREAMS: Mapping[str, StreamKind] = {
 }
 
 
-_AS_WRITTEN = {"READPARQUET()": "read_parquet()", "READCSV()": "read_csv()"}
+_AS_WRITTEN = {"READPARQUET()": "read_parquet()", "READCSV()": "read_csv()", "READJSON()": "read_json()"}
 
 
 def stream_of(node: Any) -> StreamKind | None:
@@ -180,7 +180,11 @@ class FromReader:
             return self._listed(identifier, named, columns, start)
         if type(identifier).__name__ != "Identifier":
             got = _function(identifier)
-            hint = "; name the file itself: FROM 'sales.parquet'" if got.startswith(("READPARQUET", "READCSV")) else ""
+            hint = (
+                "; name the file itself: FROM 'sales.parquet'"
+                if got.startswith(("READPARQUET", "READCSV", "READJSON"))
+                else ""
+            )
             raise Fault(f"needed the name of a stream or relation; got {_AS_WRITTEN.get(got, got)}{hint}", start)
         if node.args.get("db") is not None:
             schema = getattr(node.args["db"], "this", "")  # FROM . . name has an empty one

@@ -18,23 +18,21 @@ from __future__ import annotations
 
 import atexit
 import codecs
-import gzip
 import io
 import threading
 import time
 import weakref
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from nile.base.cells import NUMBER, TIMESTAMP, infer_type, parse_cells
 from nile.base.interrupts import INTERRUPTS
 from nile.base.raw import Malformed, RawBatch, check_columns
-from nile.streams.files.paths import existing_file
-from nile.summaries.errors import SourceError, SourceMissing
+from nile.streams.files.paths import TORN, existing_file, opened
+from nile.summaries.errors import SourceError
 from nile.summaries.heavy import pa, pacsv, pc
 
 INFER_ROWS = 10_000
@@ -45,8 +43,6 @@ WRONG_FIELDS = "wrong number of fields"
 _BLOCK = 1 << 22
 _PATIENCE = 1.0  # seconds
 _LETTING_GO = 0.1  # seconds, of which it takes microseconds on a machine that is not loaded
-_TORN = (gzip.BadGzipFile, EOFError, zlib.error)
-"""What a packed file raises that is none, or is cut short."""
 _END = "\x1enile: end of file\x1e"
 
 
@@ -56,7 +52,7 @@ def infer_types(path: str | Path) -> pa.Schema:
     Raises SourceMissing, and SourceError for a directory, an empty file, a file that is not text or has
     no header.
     """
-    return _settled(_infer_types(path))
+    return settled(_infer_types(path))
 
 
 def _infer_types(path: str | Path) -> pa.Schema:
@@ -79,7 +75,8 @@ def _infer_types(path: str | Path) -> pa.Schema:
     return pa.schema(list(zip(names, types, strict=True)))
 
 
-def _settled(schema: pa.Schema) -> pa.Schema:
+def settled(schema: pa.Schema) -> pa.Schema:
+    """Columns without any cell as text."""
     return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
 
 
@@ -91,13 +88,14 @@ def type_alike(sources: Sequence[CsvSource]) -> None:
     names = sources[0].schema.names
     if len(sources) == 1 or any(sorted(each.schema.names) != sorted(names) for each in sources):
         return
-    kinds = {name: _together([each.found.field(name).type for each in sources]) for name in names}
+    kinds = {name: together([each.found.field(name).type for each in sources]) for name in names}
     for each in sources:
-        each.schema = _settled(pa.schema([(name, kinds[name]) for name in each.schema.names]))
+        each.schema = settled(pa.schema([(name, kinds[name]) for name in each.schema.names]))
 
 
-def _together(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    found = set(kinds) - {pa.null()}
+def together(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that columns of these types have together."""
+    found = set(kinds) - {pa.null()} or {pa.null()}
     for wide, narrow in ((pa.float64(), pa.int64()), (pa.timestamp("ns"), pa.timestamp("us"))):
         if found == {wide, narrow}:
             return wide
@@ -113,7 +111,7 @@ class CsvSource:
         self.name = name or str(path)
         self.found = _infer_types(self.path)
         """Its types by its own first rows; null without any cell."""
-        self.schema = _settled(self.found)
+        self.schema = settled(self.found)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
         """The rows, only `columns`, at most `rows` a batch. Raises SourceError if the file breaks off."""
@@ -185,13 +183,16 @@ def _text_batches(
         include_columns=None if columns is None else list(columns),
         strings_can_be_null=False,
     )
-    with _open(path) as file, _Blocks(file, _END + ("," if len(names) == 1 else ""), on_malformed) as blocks:
+    with (
+        opened(path, "CSV file") as file,
+        _Blocks(file, _END + ("," if len(names) == 1 else ""), on_malformed) as blocks,
+    ):
         try:
             for batch in blocks.batches(converted):
                 found, malformed[:] = list(malformed), []
                 if len(batch) or found:
                     yield batch, found
-        except (pa.ArrowInvalid, pa.ArrowKeyError, *_TORN) as error:
+        except (pa.ArrowInvalid, pa.ArrowKeyError, *TORN) as error:
             raise _broken(path, error) from None
     if malformed:
         empty = pa.schema([(name, pa.string()) for name in (names if columns is None else columns)])
@@ -205,18 +206,18 @@ def _text_batches(
 
 def _header(path: Path) -> list[str]:
     try:
-        with _open(path) as file:
+        with opened(path, "CSV file") as file:
             start = file.read(1 << 16)
-    except _TORN as error:
+    except TORN as error:
         raise _broken(path, error) from None
     if not start.strip(b"\xef\xbb\xbf \t\r\n"):
         raise SourceError(f"{path}: the file is empty; needed a header line with the column names")
     if start.startswith(b"PAR1") or b"\0" in start:
         raise SourceError(f"{path}: this is not a CSV file in UTF-8 (it has zero bytes); convert it")
-    with _open(path) as file, _Blocks(file, _END, lambda _: "skip") as blocks:
+    with opened(path, "CSV file") as file, _Blocks(file, _END, lambda _: "skip") as blocks:
         try:
             names = list(blocks.opened().schema.names)
-        except (pa.ArrowInvalid, *_TORN) as error:
+        except (pa.ArrowInvalid, *TORN) as error:
             raise _broken(path, error) from None
     first = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if len(names) == 1 and not first.startswith(b'"') and (mark := next((m for m in ";\t|" if m in names[0]), None)):
@@ -229,14 +230,6 @@ def _header(path: Path) -> list[str]:
         shown = ",".join(names)[:80]
         raise SourceError(f"{path}: needed a header line with the column names, got '{shown}'; add one")
     return names
-
-
-def _open(path: Path) -> BinaryIO:
-    """The file, unpacked where its name ends in .gz.  Raises SourceMissing."""
-    try:
-        return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
-    except FileNotFoundError:
-        raise SourceMissing(f"{path}: needed a CSV file, there is nothing of that name any more") from None
 
 
 def _broken(path: Path, error: Exception) -> SourceError:
@@ -302,7 +295,7 @@ class _Blocks:
                 with INTERRUPTS:
                     while next(self._reader, None) is not None:
                         pass
-            except (pa.ArrowException, *_TORN):
+            except (pa.ArrowException, *TORN):
                 pass  # a row that ends in its middle
             finally:
                 self._busy.release()

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from difflib import get_close_matches
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from nile.summaries.errors import SourceError, SourceMissing
+
+TORN = (gzip.BadGzipFile, EOFError, zlib.error)
+"""What a packed file raises that is none, or is cut short."""
+
+
+def opened(path: Path, kind: str) -> BinaryIO:
+    """The file, unpacked where its name ends in .gz.  Raises SourceMissing."""
+    try:
+        return cast("BinaryIO", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
+    except FileNotFoundError:
+        raise SourceMissing(f"{path}: needed a {kind}, there is nothing of that name any more") from None
 
 
 def existing_file(path: str | Path, kind: str) -> Path:
