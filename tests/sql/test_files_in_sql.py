@@ -54,7 +54,7 @@ def test_a_file_is_known_to_its_statement_alone() -> None:
     db = nile.connect()
     assert len(db.sql("SELECT * FROM 'items.csv'")) == 9
     assert (db.streams, db.relations) == ((), ())
-    with pytest.raises(nile.SourceMissing, match=r"none.csv: needed a Parquet or CSV file"):
+    with pytest.raises(nile.SourceMissing, match=r"none.csv: needed a Parquet, CSV or JSON-lines file"):
         db.sql("SELECT * FROM 'none.csv'")
     with pytest.raises(nile.SqlError, match="line 1, column 41: needed a stream for WINDOW; got stored relations"):
         db.sql("SELECT item FROM 'items.csv'            WINDOW 5")

@@ -307,7 +307,7 @@ def _parts(directory: Path) -> list[Path]:
     parts = sorted(directory.glob("part-*.parquet"))
     if not parts:
         raise SourceError(
-            f"{directory}: needed a Parquet or CSV file, got a directory without part-*.parquet files; "
+            f"{directory}: needed a Parquet, CSV or JSON-lines file, got a directory without part-*.parquet files; "
             f"name a file in it, or all by a pattern, '{directory}/**/*.parquet'"
         )
     if not (directory / "_SUCCESS").exists():
