@@ -136,7 +136,7 @@ class Database(Builders):
     ) -> Database:
         """Register a source as the stream, or stored relation, `name`.
 
-        source: a path to a Parquet or CSV file or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
+        source: a path to a file of Parquet, CSV or JSON lines or a glob of them, a pandas, Polars (lazy too) or Spark DataFrame, a
         pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an iterable of record
         batches, or a callable that returns one of these.  time: its event-time column; None: a stored relation, whose
         rows are valid at all times (a time column is never picked automatically).  where: a condition in SQL that
