@@ -138,11 +138,12 @@ class Database(Builders):
 
         source: a path to a file of Parquet, CSV or JSON lines or a glob of them, a pandas, Polars (lazy too) or Spark
         DataFrame, a pyarrow table, reader or dataset, a DuckDB relation, anything with `__arrow_c_stream__`, an
-        iterable of record batches, or a callable that returns one of these.  time: its event-time column; None: a stored
-        relation, whose rows are valid at all times (a time column is never picked automatically).  where: a condition in
-        SQL that selects its tuples.  lateness: how far out of order a tuple may arrive and still be sorted in; later ones
-        are counted and kept apart; None: any disorder is an error (of a streaming DataFrame of Spark, which `sql` with
-        engine="spark" queries: 10 s, for Spark has no order).  Opens the source, but reads only its schema.
+        iterable of record batches, or a callable that returns one of these.  time: its event-time column; None: a
+        stored relation, whose rows are valid at all times (a time column is never picked automatically).  where: a
+        condition in SQL that selects its tuples.  lateness: how far out of order a tuple may arrive and still be
+        sorted in; later ones are counted and kept apart; None: any disorder is an error (of a streaming DataFrame of
+        Spark, which `sql` with engine="spark" queries: 10 s, for Spark has no order).  Opens the source, but reads
+        only its schema.
         replace: whether to replace an existing name that has another source or other settings; otherwise that is
         refused.  Warns of a condition that contradicts itself.  Raises SourceMissing, SourceError, UnknownColumn,
         ExpressionError, ConfigError.
