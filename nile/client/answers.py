@@ -162,6 +162,7 @@ class RemoteSubscription:
         self.ordinal = 0
         self.lost = 0
         self.closed = False
+        self._is_state = bool(told.get("snapshot"))
         self._server = server
 
     def __repr__(self) -> str:
@@ -179,11 +180,25 @@ class RemoteSubscription:
         return int(self._server.ask("GET", self._path())["outputs"])
 
     def poll(self) -> list[pa.RecordBatch]:
-        """What has been found since the last call.  Waits for nothing but the server."""
+        """What has been found since the last call; of emit 'snapshot' the state now.  Waits for the server alone."""
+        if self._is_state and not self.closed:
+            return [
+                batch
+                for batch, _ in _Reader(self._server.stream("GET", f"{self._path()}/now", Accept=ARROW))
+                if batch.num_rows
+            ]
         return [batch for _, batch in self.poll_numbered()]
 
     def poll_numbered(self) -> list[tuple[int, pa.RecordBatch]]:
-        """As `poll`, each batch after the ordinal of its first row.  Cut off, nothing was read: all comes again."""
+        """As `poll`, each batch after the ordinal of its first row.  Cut off, nothing was read: all comes again.
+
+        Raises ConfigError of emit 'snapshot'.
+        """
+        if self._is_state:
+            raise ConfigError(
+                "poll_numbered: needed a query that emits changes or new rows; got emit='snapshot', whose states have "
+                "no order; call poll()"
+            )
         ordinal, lost, closed = self.ordinal, self.lost, self.closed
         try:
             return list(self._read("&wait=0"))
@@ -194,6 +209,8 @@ class RemoteSubscription:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while found := self.poll():
             yield from found
+            if self._is_state:
+                return
 
     def follow(self, timeout: float | None = None) -> Iterator[pa.RecordBatch]:
         """Batches as they are found, until the query ends.  timeout: most seconds to wait for the next; then it ends.

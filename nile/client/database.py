@@ -96,11 +96,8 @@ class RemoteDatabase:
 
     def advance(self, time: Any, name: str | None = None) -> None:
         """As `Database.advance`."""
-        for each in self._live() if name is None else [name]:
-            self._server.ask("POST", f"/streams/{quoted(each)}/advance", {"time": _durable(time)})
-
-    def _live(self) -> list[str]:
-        return [name for name in self.streams if "accounting" in self._described(name)]
+        at = "/advance" if name is None else f"/streams/{quoted(name)}/advance"
+        self._server.ask("POST", at, {"time": _durable(time)})
 
     def _described(self, name: str) -> dict[str, Any]:
         return self._server.ask("GET", f"/streams/{quoted(name)}")

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from nile.base.version import __version__
 from nile.engine.database import Database
 from nile.execution.live.exact_subscription import ExactSubscription
+from nile.execution.live.subscription import Subscription
 from nile.server.client_errors import Telling
 from nile.server.forms import form_of, read_rows
 from nile.server.guard import BodyRefused, Guard
@@ -112,6 +113,7 @@ def application(db: Database, settings: Settings, *places: str) -> Guard:
             route("/queries/{name}", _query, "GET", "PUT", "DELETE"),
             route("/queries/{name}/outputs", _outputs, "GET"),
             route("/queries/{name}/now", _now, "GET"),
+            route("/advance", _advance_all, "POST"),
             route("/checkpoint", _checkpoint, "POST"),
             WebSocketRoute("/queries/{name}/socket", socket),
         ],
@@ -215,6 +217,12 @@ async def _advance(service: Service, request: Request) -> Response:
     return JSONResponse({"stream": request.path_params["name"]})
 
 
+async def _advance_all(service: Service, request: Request) -> Response:
+    given = read_json(await request.body(), "advance")
+    await service.change(service.db.advance, given.get("time"))
+    return JSONResponse({"streams": list(await service.change(lambda: service.db.streams))})
+
+
 async def _queries(service: Service, _request: Request) -> Response:
     return JSONResponse({"queries": dict(await service.change(lambda: service.db.unread))})
 
@@ -233,6 +241,7 @@ async def _query(service: Service, request: Request) -> Response:
         {
             "query": name, "epoch": feed.epoch, "outputs": standing.outputs, "unread": standing.unread,
             "schema": schema_to_json(standing.schema), "streams": list(standing.streams), "readers": feed.readers,
+            "snapshot": _is_state(standing),
         },
         201 if request.method == "PUT" else 200,
     )  # fmt: skip
@@ -248,12 +257,17 @@ async def _now(service: Service, request: Request) -> Response:
     """Of a query that emits snapshots: its state."""
     form = form_of(request.headers.get("accept"), ("ndjson", "arrow", "csv"))
     standing = (await service.feed(request.path_params["name"])).subscription
-    if not (isinstance(standing, ExactSubscription) and standing.choice.emit == "snapshot"):
+    if not _is_state(standing):
         raise ConfigError(
             f"query {request.path_params['name']!r}: needed one that emits snapshots; got another; follow its outputs"
         )
     found = await service.change(standing.poll)
     return await answered(service, request, lambda: (standing.schema, iter(found), None), form)
+
+
+def _is_state(standing: Subscription) -> bool:
+    """Whether a query tells a state instead of outputs."""
+    return isinstance(standing, ExactSubscription) and standing.choice.emit == "snapshot"
 
 
 async def _checkpoint(service: Service, _request: Request) -> Response:

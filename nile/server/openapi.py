@@ -39,7 +39,7 @@ _ASKED: Values = {
 }
 _QUERY = _object(
     query=_TEXT, epoch=_WHOLE, outputs=_WHOLE, unread=_WHOLE, schema={"type": "array"}, streams={"type": "array"},
-    readers=_WHOLE,
+    readers=_WHOLE, snapshot={"type": "boolean"},
 )  # fmt: skip
 _PLACE = "EPOCH:ORDINAL of the next output, `start` for the oldest that is kept; none: what is found from now on."
 
@@ -100,6 +100,10 @@ _PATHS: dict[str, Values] = {
     },
     "/streams/{name}/advance": {
         "post": _call("No row before this time comes any more.", _json(_object(stream=_TEXT)),
+                      requestBody={"required": True, "content": _json(_object("time", time={}))})
+    },
+    "/advance": {
+        "post": _call("To no stream comes a row before this time any more.", _json(_object(streams={"type": "array"})),
                       requestBody={"required": True, "content": _json(_object("time", time={}))})
     },
     "/queries": {"get": _call("Standing queries with a name, and how many outputs of each are kept.", _json(_OBJECT))},

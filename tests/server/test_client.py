@@ -363,3 +363,34 @@ def test_many_readers_of_which_some_are_slow(tmp_path: Path) -> None:
         assert counts == [9_999] * 50
         up.wait_until(lambda: not up.server.app.open)
     assert isinstance(up, Served)
+
+
+def test_time_moves_on_for_relations_too(both: Any) -> None:
+    db, far = both
+    far.sql("CREATE STREAM s (ts DOUBLE, k BIGINT) TIMESTAMP BY ts")
+    far.sql("CREATE RELATION g (k BIGINT)")
+    far.advance(9)
+    for each in (db, far):
+        with pytest.raises(TimestampOrderError, match="needed an instant that can still come"):
+            each.sql("INSERT INTO g VALUES (1) AT 7").fetchall()
+    far.advance(12, "s")
+    with pytest.raises(TimestampOrderError, match="before 00:00:12"):
+        far.push("s", {"ts": [11.0], "k": [1]})
+    with pytest.raises(UnknownStream):
+        far.advance(12, "t")
+
+
+def test_a_snapshot_can_be_polled(both: Any) -> None:
+    db, far = both
+    far.stream("s", STREAM, time="ts")
+    state = far.subscribe("SELECT k, count(*) AS n FROM s GROUP BY k ORDER BY k LIMIT 2", name="q", emit="snapshot")
+    assert state.poll() == []
+    far.push("s", rows(0, 20))
+    far.advance(30)
+    for each in (state, far.subscription("q")):
+        told = [row for batch in each.poll() for row in batch.to_pylist()]
+        assert told == [row for batch in db.subscription("q").poll() for row in batch.to_pylist()]
+        assert told == [{"k": "k0", "n": 3}, {"k": "k1", "n": 3}]
+        assert [row for batch in each for row in batch.to_pylist()] == told
+    with pytest.raises(ConfigError, match="call poll"):
+        state.poll_numbered()
