@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Plan, Range, Scan
 from nile.exact.state import columns as columns_module
+from nile.exact.state import stretch
 from nile.exact.state.columns import Columns, Numbers, columns_of, made, picked, stamped, words_of
 from nile.exact.state.line import Line
 from nile.exact.state.rows_kernels import laid
 from nile.exact.state.words import Encoder
+from nile.summaries.errors import SumOverflow
 
 ROW = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("i", pa.int32()), ("d", pa.date32())])
 DOUBLES = [0.5, -0.0, 0.0, 1e16, -1e16, float("nan"), float("inf"), 3.25]
@@ -189,12 +192,56 @@ def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, win
     for plan in _plans(window):
         one = Pipeline(plan)
         monkeypatch.setattr(over_window, "_PIECE", 1)
+        monkeypatch.setattr(stretch, "_BLOCK", 8)
         two = Pipeline(plan, threads=4)
         for ts, rows in _pushes(3):
             assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
             assert bytes_of(one) == bytes_of(two)
     assert max(used[over_window.__name__]) == 4
     assert window < 40 or max(used[group.__name__]) == 4
+
+
+def _in_blocks(monkeypatch: pytest.MonkeyPatch, tuples: int = 4) -> None:
+    """Have every step worked on in blocks of so many tuples, by as many threads as are allowed."""
+    monkeypatch.setattr(group, "_PIECE", 1)
+    monkeypatch.setattr(over_window, "_PIECE", 1)
+    monkeypatch.setattr(stretch, "_BLOCK", tuples)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_below_zero_go_on_from_a_state_and_with_more_digits(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    _in_blocks(monkeypatch)
+    schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    plan = Group(Scan("a", schema, Range(30), 0), ("k",), (Aggregate("t", "sum", "x"),))
+    pipeline, rng, now = Pipeline(plan, threads=threads), np.random.default_rng(8), 0
+    held: list[tuple[int, int, float]] = []
+    for number in range(24):
+        n = int(rng.integers(5, 40))
+        ts = now + 1 + np.sort(rng.integers(0, 20, n))
+        now = int(ts[-1])
+        keys, some = rng.integers(0, 5, n), -rng.random(n) * 10.0 ** rng.integers(-number, 1 + number, n)
+        pipeline.push("a", ts, pa.RecordBatch.from_arrays([pa.array(keys), pa.array(some)], schema=schema))
+        pipeline.advance(now)
+        held += list(zip(ts.tolist(), keys.tolist(), some.tolist(), strict=True))
+        expected = {
+            k: math.fsum(x for t, key, x in held if key == k and t + 30 >= now) for t, k, _ in held if t + 30 >= now
+        }
+        assert {row["k"]: row["t"] for row in pipeline.snapshot().to_pylist()} == expected, number
+        if number % 5 == 4:
+            pipeline = restored(bytes_of(pipeline), Case(plan, {}, 0), "nta", "changes")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_sum_beyond_64_bits_is_refused_as_at_once(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    schema = pa.schema([("k", pa.int64()), ("i", pa.int64())])
+    plan = Group(Scan("a", schema, Range(30), 0), ("k",), (Aggregate("t", "sum", "i"),))
+    rows = pa.RecordBatch.from_arrays([pa.array([1, 2] * 20), pa.array([2**61 + k for k in range(40)])], schema=schema)
+    with pytest.raises(SumOverflow) as expected:
+        Pipeline(plan).push("a", np.arange(40), rows)
+    _in_blocks(monkeypatch)
+    with pytest.raises(SumOverflow) as found:
+        Pipeline(plan, threads=threads).push("a", np.arange(40), rows)
+    assert str(found.value) == str(expected.value)
 
 
 def test_after_a_burst_the_room_of_a_window_is_let_go() -> None:
@@ -277,26 +324,26 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         slide = staticmethod(compiled.slide.py_func)
         tell = staticmethod(compiled.tell.py_func)
         tell_part = staticmethod(compiled.tell_part.py_func)
-        rows_told = staticmethod(compiled.rows_told.py_func)
-        forget = staticmethod(compiled.forget.py_func)
 
     class Lines:
         leaving = staticmethod(line_kernels.leaving.py_func)
         pass_by = staticmethod(line_kernels.pass_by.py_func)
+        gather = staticmethod(line_kernels.gather.py_func)
 
-    inner = ("due", "_at", "_changes", "_counts_rows", "tell_part", "forget")
+    inner = ("_changes", "_counts_rows", "_number", "tell_part")
     for plan in _plans(9):
         outs = []
         for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
-                patched.setattr(over_window, "lines", Lines if kernels is Twin else line_kernels)
-                if kernels is Twin:
-                    patched.setattr(line_kernels, "due", line_kernels.due.py_func)
+                patched.setattr(stretch, "lines", Lines if kernels is Twin else line_kernels)
+                for name in ("due", "_row") if kernels is Twin else ():
+                    patched.setattr(line_kernels, name, getattr(line_kernels, name).py_func)
                 for name in inner if kernels is Twin else ():  # what they call is Python, too
                     patched.setattr(compiled, name, getattr(compiled, name).py_func)
                 if threads > 1:
                     patched.setattr(over_window, "_PIECE", 1)
+                    patched.setattr(stretch, "_BLOCK", 10)
                 pipeline = Pipeline(plan, threads=threads)
                 found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
                 outs.append((told(found), bytes_of(pipeline)))

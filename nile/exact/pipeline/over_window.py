@@ -8,14 +8,12 @@ of them, or for tuples that are taken back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nile.exact.join.threads import pieces_of, together, useful
+from nile.exact.join.threads import together, useful
 from nile.exact.pipeline.figures import Counted as Below
 from nile.exact.pipeline.group import Grouping
 from nile.exact.pipeline.schedule import Clock, Delta, Stateful, empty
@@ -31,16 +29,16 @@ from nile.exact.state.lent import roomy
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.scratch import ROOM, Scratch, View
+from nile.exact.state.stretch import Passing, Stretch, stretches_of
 from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
+from nile.summaries.errors import SumOverflow
 
 __all__ = ["DistinctOverWindow", "OverWindow", "distinct", "grouping"]
 
 kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
-lines: Any = arrow.Late("nile.exact.state.line_kernels")
-grouping_kernels: Any = arrow.Late("nile.exact.state.group_kernels")
 
 _PIECE = 1 << 14
-"""Tuples that come in a step from which on a thread of their own is worth having."""
+"""Tuples that come in a step from which on they are worked on in blocks, and a thread of their own is worth having."""
 _NO_CODES = np.zeros(0, np.int64)
 _NO_KEYS = np.zeros((0, 0), np.int64)
 _NO_TABLE = np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64)
@@ -132,16 +130,31 @@ class OverWindow(Grouping):
         if came is None:
             return self._apart(to)
         self._local_clock = to
-        n, held, scratch = self._slid(to, *came)
-        if not n:
-            return empty(self.schema)
         arrived = came[0].shape[0]
+        if table is not None and arrived >= _PIECE:
+            n, out = self._in_stretches(to, *came)
+        else:
+            n, out = self._at_once(to, *came)
+        if not n:
+            return out
         gone = n - arrived
         below.positive += arrived
         below.negative += gone
         if self._tally is not None:
             self._tally.now = self._counts  # the same, counted once
-        if self._parts and scratch.orders is None:
+        if gone:
+            stream.negative += gone
+            line.forget()
+        if table is not None and table.encoder.values:
+            table.tidy()
+        return out
+
+    def _at_once(self, to: int, ts: Array, rows: Any) -> tuple[int, Delta]:
+        """(tuples that come and leave, what is told of them)."""
+        n, held, scratch = self._slid(to, ts, rows)
+        if not n:
+            return 0, empty(self.schema)
+        if self._parts:
             view = scratch.views.get((n, held))
             if view is None:
                 view = scratch.views[n, held] = self._viewed(n, held, scratch)
@@ -151,15 +164,9 @@ class OverWindow(Grouping):
                 self._share(touches, n)
             nulls = self._place[3] != 0
             for state, words, column, places in parts:
-                there = line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
+                there = self._line.encoder.valid(scratch.taken[:, :n], column) if nulls and column >= 0 else counted
                 state.note(touches, words, there, places)
-        out = self._delta(held, scratch)
-        if gone:
-            stream.negative += gone
-            line.forget()
-        if table is not None and table.encoder.values:
-            table.tidy()
-        return out
+        return n, self._delta(held, scratch)
 
     def _apart(self, to: int) -> Delta:
         """As the two operators."""
@@ -171,10 +178,6 @@ class OverWindow(Grouping):
         """(tuples that come and leave, the pairs they touch, both written there)."""
         line, place = self._line, self._place
         keys, codes, table, scratch = _NO_KEYS, _NO_CODES, self._table, self._scratch
-        many = ts.shape[0] >= _PIECE and table is not None
-        threads = useful(self.clock.threads, ts.shape[0], _PIECE) if many else 1
-        if threads > 1:
-            return self._slid_abreast(threads, to, ts, rows)
         if table is not None and ts.shape[0] <= ROOM:
             keys, codes = words_of(rows, self._by, table.encoder), scratch.codes
         elif table is not None:
@@ -223,61 +226,70 @@ class OverWindow(Grouping):
 
         return self._codes(table, rows, encode), words
 
-    def _slid_abreast(self, threads: int, to: int, ts: Array, rows: Any) -> tuple[int, int, Scratch]:
-        """As `_slid`, by threads, of which each has whole instants; and what states make of it, by threads of which
-        each has whole groups.
-        """
+    def _in_stretches(self, to: int, ts: Array, rows: Any) -> tuple[int, Delta]:
+        """(tuples that come and leave, what is told of them), by threads of which each has whole instants."""
         line, table, come = self._line, self._table, ts.shape[0]
         assert table is not None
         codes, words = self._worded(table, rows)
         self._make_room(table.room)
-        window = line.held, line.first, line.until, ts, self._window
-        gone = int(lines.leaving(to + 1, *window))
-        n = come + gone
-        instants = [int(ts[each.start]) for each in pieces_of(come, threads)[1:]]
-        cuts = [(int(ts.searchsorted(at)), min(gone, int(lines.leaving(at, *window)))) for at in instants]
-        cuts = sorted({(0, 0), *cuts, (come, gone)})
-        parts = 1 << (threads.bit_length() - 1)
-        scratch = Scratch(n, line.encoder.width, self._width)
-        places = np.empty((len(cuts) - 1, 3, parts + 1), np.int64)
-        found: list[Any] = [None] * len(places)
+        passing = Passing(line, self._window, ts, codes, words)
+        end = come, passing.cut(to + 1)[1]
+        n = come + end[1]
+        threads = useful(self.clock.threads, come, _PIECE) if table.room <= come else 1
+        cuts = stretches_of(passing, threads, end)
+        nulls = bool(line.nulls.shape[0]) or bool(words[:, line.encoder.mask :].any())
+        own = [Stretch(self._counts, self._births, self._mark, self._parts, nulls=nulls)]
+        own += [own[0].later() for _ in cuts[2:]]
+        beyond = 0 if self._plain and not nulls else self._width
+        rows_of = 1 + table.encoder.width + len(self._asked) + beyond
+        out, sign = roomy(rows_of * 2 * n).reshape(rows_of, 2 * n), roomy(2 * n, np.int8)
+        told = [(0, 0, 0)] * len(own)
+        failed: list[SumOverflow | None] = [None] * len(own)
 
-        def pass_by(k: int) -> None:
-            (comes, leaves), (come_end, leave_end) = cuts[k : k + 2]
-            held, null = lines.pass_by(
-                comes, come_end, leaves, leave_end, self._window, ts, codes, words, line.until, line.codes, line.words,
-                line.nulls, line.first, line.held, parts - 1, np.full_like(self._mark, -1) if k else self._mark,
-                scratch.tuples, scratch.signs, scratch.taken, scratch.pairs, scratch.codes, places[k],
-            )  # fmt: skip
-            begin, end = comes + leaves, come_end + leave_end
-            spans = [state.span(scratch.taken[word, begin:end]) for state, _, word, _ in self._parts]
-            found[k] = scratch.codes[begin : begin + held], null, spans
+        def tell(k: int, scratch: Scratch, held: int, at: int) -> int:
+            given = scratch.pairs, *scratch.sides, True, table.encoder.mask, self._read_as, table.kept, scratch.chosen
+            end, gone, odd = kernels.tell_part(held, at, *given, out, sign)
+            if odd & kernels.NO_NUMBER and not beyond:
+                failed[k] = failed[k] or self._beyond(held, given)
+            told[k] = told[k][0] + end - at, told[k][1] + gone, told[k][2] | odd
+            return int(end)
 
-        together([partial(pass_by, k) for k in range(len(found))])
-        scratch.orders, nulls = [order for order, *_ in found], any(null for _, null, _ in found)
-        for at, (state, *_) in enumerate(self._parts):
-            state.ready(table.room, [spans[at] for *_, spans in found])
+        def work(k: int) -> None:
+            if k:
+                own[k].catch_up(passing, cuts[k])
+            own[k].work(passing, cuts[k], cuts[k + 1], self._born, partial(tell, k))
 
-        def note(part: int) -> None:
-            for piece in places:
-                (begin, end), pairs = piece[0, part : part + 2].tolist(), int(piece[2, part])
-                self._noted(slice(begin, end), slice(begin, begin + pairs), scratch, nulls=nulls)
-
-        together([partial(note, part) for part in range(parts)])
+        together([partial(work, k) for k in range(len(own))])
+        own[-1].ended(own[:-1])
+        self._counts, self._births = own[-1].counts, own[-1].births
         self._born += n
-        scratch.later(lambda: line.pass_on(gone, np.add(ts, self._window + 1, out=roomy(come)), codes, words))
-        return n, sum(order.shape[0] for order in scratch.orders), scratch
+        line.pass_on(end[1], np.add(ts, self._window + 1, out=roomy(come)), codes, words)
+        try:
+            for error in failed:
+                if error is not None:
+                    raise error
+            held = 0
+            for (each, _, _), begin in zip(told, (2 * sum(cut) for cut in cuts), strict=False):
+                if held < begin:  # those before told less than they might have
+                    for row in (*out, sign):
+                        row[held : held + each] = row[begin : begin + each]
+                held += each
+            odd = int(np.bitwise_or.reduce([each for *_, each in told]))
+            return n, self._formed(held, sum(gone for _, gone, _ in told), odd, out, sign)
+        finally:
+            for emptied in (each for stretch in own for each in stretch.emptied):
+                table.release(emptied[self._counts[emptied] == 0])
 
-    def _noted(self, own: slice, of_pairs: slice, scratch: Scratch, *, nulls: bool) -> None:
-        """Count some tuples, and what pairs they touch, which no other thread has, and have states take them in."""
-        _, group, before, after, first, last = scratch.pairs[:, of_pairs]
-        grouping_kernels.count_pairs(group, before, after, before, self._counts, self._births, self._born)
-        sign, codes, touch, taken = scratch.signs[own], scratch.tuples[0, own], scratch.tuples[2, own], scratch.taken
-        touches = Touches(sign, sign, codes, _NO_CODES, touch, first, last, 0)
-        numbers, everything = scratch.numbers[:, :, of_pairs], everyone(sign.shape[0])
-        for state, at, word, column in self._parts:
-            there = self._line.encoder.valid(taken[:, own], column) if nulls and column >= 0 else everything
-            state.note(touches, taken[word, own], there, state.places(*numbers[:, at : at + state.width]))
+    def _beyond(self, held: int, given: tuple[Any, ...]) -> SumOverflow | None:
+        """What is wrong with a total of pairs without nulls that is no number."""
+        out = np.empty((1 + given[-2].shape[1] + len(self._asked) + self._width, 2 * held), np.int64)
+        sign = np.empty(2 * held, np.int8)
+        try:
+            n, gone, odd = kernels.tell_part(held, 0, *given, out, sign)
+            self._formed(n, gone, odd, out, sign)
+        except SumOverflow as error:
+            return error
+        return None
 
     def _viewed(self, n: int, held: int, scratch: Scratch) -> View:
         """What states are given of so many tuples and pairs in scratch."""
@@ -300,26 +312,25 @@ class OverWindow(Grouping):
         old, new = scratch.sides
         given = old, new, table is not None, mask, self._read_as
         beyond = 0 if self._plain else self._width
-        orders = scratch.orders
         while True:  # where numbers alone do not tell all, once more with what they were read from
-            if orders is not None:
-                n, gone, odd, out, sign = self._told_abreast(orders, scratch, numbers + beyond, tables[0], given)
-            else:
-                sign = roomy(2 * held, np.int8)
-                out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
-                n, gone, odd = kernels.tell(
-                    held, scratch.pairs, *given, self._counts, *tables, scratch.empty, out, sign
-                )  # fmt: skip
+            sign = roomy(2 * held, np.int8)
+            out = roomy((numbers + beyond) * 2 * held).reshape(numbers + beyond, 2 * held)
+            n, gone, odd = kernels.tell(
+                held, scratch.pairs, *given, self._counts, *tables, scratch.chosen, out, sign
+            )  # fmt: skip
             if beyond == self._width or not odd & kernels.NO_NUMBER:
-                break
+                return self._formed(n, gone, odd, out, sign)
             beyond = self._width
-        scratch.end()
-        for order in orders or () if odd & kernels.EMPTIED else ():
-            kernels.forget(order.shape[0], scratch.pairs, self._counts, *tables[1:], scratch.empty, order)
+
+    def _formed(self, n: int, gone: int, odd: int, out: Array, sign: Array) -> Delta:
+        """What `tell` has told, of which so many rows go."""
         if not n:
             return empty(self.schema)
+        table, asked = self._table, self._asked
+        keys = 0 if table is None else table.encoder.width
+        numbers = 1 + keys + len(asked)
         if n < sign.shape[0]:
-            out, sign = out[:, :n].copy() if 2 * n < held else out, sign[:n]
+            out, sign = out[:, :n].copy() if 4 * n < sign.shape[0] else out, sign[:n]
         room, ts, odd = out.shape[1], out[0, :n], odd & ~kernels.EMPTIED
         if odd == 0 and self._numbers is not None:
             return Delta(ts, sign, Numbers(out, self._numbers, self.schema, n), None, None, gone)
@@ -340,40 +351,6 @@ class OverWindow(Grouping):
                 words = out[numbers + begin : numbers + begin + state.width, :n]
                 columns.append(state.column(function, words.T, kind, share))
         return Delta(ts, sign, Columns(columns, self.schema, n), None, None, gone)
-
-    def _told_abreast(
-        self, orders: Sequence[Array], scratch: Scratch, rows: int, kept: Array, given: tuple[Any, ...]
-    ) -> tuple[int, int, int, Array, Array]:
-        """As `tell` (rows, how many go, ODD, out, signs), by threads, of which each tells whole instants."""
-        pairs, (old, new, keyed, mask, asked) = scratch.pairs, given
-        held = [order.shape[0] for order in orders]
-
-        def rows_of(k: int) -> int:
-            return int(kernels.rows_told(held[k], pairs, old, new, keyed, asked, orders[k]))
-
-        # The first tells what ends where the second begins, so how much that is nobody else has to know.
-        last = len(held) - 1
-        begins = [0, *accumulate(map(rows_of, range(1, last)), initial=2 * held[0])][: len(held)]
-        room = begins[-1] + 2 * held[-1]
-        out, signs = roomy(rows * room + 2 * held[0]), roomy(room, np.int8)
-        told: list[tuple[int, int, int]] = [(0, 0, 0)] * len(held)
-        empties = np.split(scratch.empty, np.cumsum(held))
-
-        def tell(k: int) -> None:
-            if k == 0 < last:
-                begins[0] = begins[1] - rows_of(0)
-            places = out[: rows * room].reshape(rows, room)
-            told[k] = kernels.tell_part(
-                held[k], begins[k], pairs, old, new, keyed, mask, asked, kept, empties[k], places, signs, orders[k]
-            )
-            if k == last:
-                scratch.end()
-
-        together([partial(tell, k) for k in range(len(held))])
-        odd = int(np.bitwise_or.reduce([each for *_, each in told]))
-        end, begin = told[-1][0], begins[0]
-        out = out[begin : begin + rows * room].reshape(rows, room)
-        return end - begin, sum(gone for _, gone, _ in told), odd, out, signs[begin:]
 
     @property
     def own(self) -> int:

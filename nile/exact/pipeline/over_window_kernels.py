@@ -198,24 +198,9 @@ def _counts_rows(asked: Array) -> bool:
 
 
 @inlined
-def _at(order: Array | None, k: int) -> int:
-    """Where the k-th pair in time order is."""
-    return k if order is None else order[k]
-
-
-@kernel
-def rows_told(
-    held: int, pairs: Array, old: Array, new: Array, keyed: bool, asked: Array, order: Array | None
-) -> int:  # fmt: skip
-    """How many rows `tell_part` tells of these pairs."""
-    counting = _counts_rows(asked)
-    rows = 0
-    for j in range(held):
-        k = _at(order, j)
-        if _changes(k, pairs, old, new, keyed, counting):
-            rows += 1 if not keyed or pairs[BEFORE, k] > 0 else 0
-            rows += 1 if not keyed or pairs[AFTER, k] > 0 else 0
-    return rows
+def _number(row: int, at: int, old: Array, new: Array) -> Any:
+    """What a row tells of its pair: the number before, or after."""
+    return new[at, row >> 1] if row & 1 else old[at, row >> 1]
 
 
 @kernel
@@ -229,66 +214,73 @@ def tell_part(
     mask_from: int,
     asked: Array,
     kept: Array,
-    empty: Array,
+    chosen: Array,
     out: Array,
     signs: Array,
-    order: Array | None,
 ) -> tuple[int, int, int]:
     """As `tell`, of whole instants, whose rows are written from `at` on: one past the last of them, how many go, and
-    ODD; no group is forgotten.  order: int64 [held], where each pair is, None: they are in time order.
+    ODD; no group is forgotten.
     """
     width = kept.shape[1] if keyed else 0
     numbers = 1 + width + asked.shape[0]
-    beyond = out.shape[0] - numbers
     counting = _counts_rows(asked)
-    written = at
+    rows = 0
     gone = 0
     odd = 0
     i = 0
     while i < held:
+        begin = rows
+        now = pairs[AT, i]
         end = i
-        now = pairs[AT, _at(order, i)]
-        while end < held and pairs[AT, _at(order, end)] == now:
-            k = _at(order, end)
-            empty[end] = _changes(k, pairs, old, new, keyed, counting)
-            odd |= EMPTIED if pairs[AFTER, k] == 0 else 0
+        while end < held and pairs[AT, end] == now:
+            odd |= EMPTIED if pairs[AFTER, end] == 0 else 0
+            if _changes(end, pairs, old, new, keyed, counting) and (not keyed or pairs[BEFORE, end] > 0):
+                chosen[rows] = 2 * end
+                signs[at + rows] = -1
+                rows += 1
             end += 1
-        for turn in range(2):
-            source = old if turn == 0 else new
-            rows = BEFORE if turn == 0 else AFTER
-            for j in range(i, end):
-                k = _at(order, j)
-                if empty[j] == 0 or (keyed and pairs[rows, k] <= 0):
-                    continue
-                out[0, written] = now
-                code = pairs[GROUP, k]
-                for c in range(width):
-                    word = kept[code, c]
-                    out[1 + c, written] = word
-                    if c >= mask_from and word != 0:
-                        odd |= NULL_KEY
-                for c in range(beyond):
-                    out[numbers + c, written] = source[c, k]
-                for a in range(asked.shape[0]):
-                    kind = asked[a, 1]
-                    if kind == ROWS:
-                        value = pairs[rows, k]
-                    else:
-                        at = asked[a, 0]
-                        value = source[at, k]
-                        if kind == DOUBLE:
-                            if source[at + 1, k] == 0:
-                                odd |= NO_NUMBER
-                        elif kind == WHOLE:
-                            if source[at + 2, k] == 0 or value < -(1 << 31) or value >= (1 << 31):
-                                odd |= NO_NUMBER
-                            value = (value << 32) + source[at + 1, k]
-                    out[1 + width + a, written] = value
-                signs[written] = -1 if turn == 0 else 1
-                gone += 1 - turn
-                written += 1
+        gone += rows - begin
+        for k in range(i, end):
+            if (not keyed or pairs[AFTER, k] > 0) and _changes(k, pairs, old, new, keyed, counting):
+                chosen[rows] = 2 * k + 1
+                signs[at + rows] = 1
+                rows += 1
         i = end
-    return written, gone, odd
+    for r in range(rows):
+        out[0, at + r] = pairs[AT, chosen[r] >> 1]
+    for c in range(width):
+        some = np.int64(0)
+        for r in range(rows):
+            word = kept[pairs[GROUP, chosen[r] >> 1], c]
+            out[1 + c, at + r] = word
+            some |= word
+        if c >= mask_from and some != 0:
+            odd |= NULL_KEY
+    for c in range(out.shape[0] - numbers):
+        for r in range(rows):
+            out[numbers + c, at + r] = _number(chosen[r], c, old, new)
+    for a in range(asked.shape[0]):
+        place = 1 + width + a
+        first = asked[a, 0]
+        kind = asked[a, 1]
+        missing = False
+        if kind == ROWS:
+            for r in range(rows):
+                k = chosen[r] >> 1
+                out[place, at + r] = pairs[AFTER, k] if chosen[r] & 1 else pairs[BEFORE, k]
+        elif kind == WHOLE:
+            for r in range(rows):
+                value = _number(chosen[r], first, old, new)
+                missing |= _number(chosen[r], first + 2, old, new) == 0 or value < -(1 << 31) or value >= (1 << 31)
+                out[place, at + r] = (value << 32) + _number(chosen[r], first + 1, old, new)
+        else:
+            for r in range(rows):
+                out[place, at + r] = _number(chosen[r], first, old, new)
+            for r in range(rows if kind == DOUBLE else 0):
+                missing |= _number(chosen[r], first + 1, old, new) == 0
+        if missing:
+            odd |= NO_NUMBER
+    return at + rows, gone, odd
 
 
 @kernel
@@ -306,7 +298,7 @@ def tell(
     hashes: Array,
     free: Array,
     meta: Array,
-    empty: Array,
+    chosen: Array,
     out: Array,
     signs: Array,
 ) -> tuple[int, int, int]:
@@ -315,27 +307,17 @@ def tell(
 
     old, new: int64 [w, room], what the first `held` pairs had before and after; keyed: groups have keys, and rows only
     while they have tuples; asked: int64 [a, 2], the first number of each aggregate, and how it is read (`sums.PLAIN`
-    and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; empty: int64
-    [held] of scratch; out: int64 [1 + keys + a (+ w), 2 held], instants, words of keys, aggregates, and numbers where
+    and so on); kept (from mask_from on nulls are told), index, hashes, free, meta: of their `RowTable`; chosen: int64
+    [2 held] of scratch; out: int64 [1 + keys + a (+ w), 2 held], instants, words of keys, aggregates, and numbers where
     it has room for them; signs: int8 [2 held].  Of one instant the rows that go stand before those that come.  Told
     twice it tells the same.  O(1) a pair.
     """
-    told = tell_part(held, 0, pairs, old, new, keyed, mask_from, asked, kept, empty, out, signs, None)
+    told = tell_part(held, 0, pairs, old, new, keyed, mask_from, asked, kept, chosen, out, signs)
     if keyed and told[2] & EMPTIED:
-        forget(held, pairs, counts, index, hashes, free, meta, empty, None)
+        many = 0
+        for k in range(held):
+            if counts[pairs[GROUP, k]] == 0:
+                chosen[many] = pairs[GROUP, k]
+                many += 1
+        release_codes(chosen[:many], index, hashes, free, meta)
     return told
-
-
-@kernel
-def forget(
-    held: int, pairs: Array, counts: Array, index: Array, hashes: Array, free: Array, meta: Array, empty: Array,
-    order: Array | None,
-) -> None:  # fmt: skip
-    """Forget the groups of pairs that have no rows left, as of `tell`; order: as of `tell_part`."""
-    many = 0
-    for j in range(held):
-        k = _at(order, j)
-        if counts[pairs[GROUP, k]] == 0:
-            empty[many] = pairs[GROUP, k]
-            many += 1
-    release_codes(empty[:many], index, hashes, free, meta)

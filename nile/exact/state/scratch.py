@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -25,7 +24,7 @@ class Scratch:
     """Room for the tuples of a step and for the pairs (instant, group) that they touch."""
 
     DERIVED: ClassVar = (
-        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "empty", "views", "orders", "_rest",
+        "tuples", "signs", "codes", "pairs", "taken", "numbers", "sides", "chosen", "views",
     )  # fmt: skip
 
     def __init__(self, room: int, words: int, width: int) -> None:
@@ -36,17 +35,5 @@ class Scratch:
         self.taken = roomy(words * room).reshape(words, room)
         self.numbers = roomy(2 * width * room).reshape(2, width, room)
         self.sides = self.numbers[0], self.numbers[1]
-        self.empty = roomy(room)
+        self.chosen = roomy(2 * room)
         self.views: dict[tuple[int, int], View] = {}
-        self.orders: list[Array] | None = None
-        """Of each thread that had some instants, where its pairs are, in time order; None: there were no threads."""
-        self._rest: list[Callable[[], None]] = []
-
-    def later(self, rest: Callable[[], None]) -> None:
-        """Have something done before the step ends, beside what is told of it."""
-        self._rest.append(rest)
-
-    def end(self) -> None:
-        """Do what was left for later."""
-        while self._rest:
-            self._rest.pop()()

@@ -7,8 +7,8 @@ Every state reads, for each pair (instant, group) that changed, its value before
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -149,14 +149,14 @@ class Linear(State):
         """int64 [width, pairs] each, as `note` writes to them."""
         return *old, *new
 
-    def span(self, words: Array) -> tuple[int, int]:  # noqa: ARG002
-        """What `ready` has to know of words (int64 [n])."""
-        return 0, 0
+    def add(self, touches: Touches, words: Array, counted: Array) -> None:
+        """As `note` of tuples that are each a run, of which nothing is read until their groups have `caught_up`."""
+        nobody, nothing = np.full(1, -1, np.int64), np.zeros(words.shape[0], np.int64)
+        alone = replace(touches, touch=nothing, first=nobody, last=nobody)
+        self.note(alone, words, counted, self.places(*np.empty((2, self.width, 1), np.int64)))
 
-    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:
-        """Have room for groups below `room` and words of these spans: then threads may `note`, each of groups of its
-        own.
-        """
+    def caught_up(self, codes: Array) -> None:
+        """Have what is read of these groups follow from what was added."""
 
     @abstractmethod
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
@@ -188,11 +188,8 @@ class Counted(Linear):
     def words(self, column: Any) -> Array:  # noqa: ARG002
         return _NONE
 
-    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:  # noqa: ARG002
-        self.now = grown(self.now, room)
-
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:  # noqa: ARG002
-        self.ready(touches.room, ())
+        self.now = grown(self.now, touches.room)
         touches.work(
             counting.apply_counts,
             touches.weight, touches.codes, counted, *touches.runs, self.now, *places,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,14 +54,26 @@ class Summed(Linear):
             return *old, *new
         return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
 
-    def span(self, words: Array) -> tuple[int, int]:
-        return summing.exponents(words) if self._double else (0, 0)
+    def add(self, touches: Touches, words: Array, counted: Array) -> None:
+        if not self._double:
+            super().add(touches, words, counted)
+            return
+        self._have_room(touches.room)
+        done, n = 0, words.shape[0]
+        while (done := summing.add_doubles(
+            done, touches.sign, touches.codes, words, counted, self._base, self._digits, self._special, self._counts
+        )) < n:  # fmt: skip
+            self._widen(words[done:])
 
-    def ready(self, room: int, spans: Sequence[tuple[int, int]]) -> None:
-        self._have_room(room)
+    def caught_up(self, codes: Array) -> None:
         if self._double:
-            least, most = min(low for low, _ in spans), max(high for _, high in spans)
-            self._digits, self._base = widened(self._digits, self._base, least, most)
+            scratch = np.empty(self._digits.shape[1], np.int64)
+            summing.read_doubles(codes, self._digits, self._base, self._special, self._now, scratch)
+            return
+        digits = self._digits[codes]
+        digits[:, 0] += digits[:, 1] >> 32
+        digits[:, 1] &= 0xFFFFFFFF
+        self._digits[codes] = digits
 
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
         self._have_room(touches.room)
@@ -89,7 +100,9 @@ class Summed(Linear):
             self._special, self._now = grown(self._special, groups), grown(self._now, groups)
 
     def _widen(self, words: Array) -> None:
+        """Have digits for these, and run carries: a sum below 0 has its sign in the last."""
         self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
+        summing.carry_all(self._digits)
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
@@ -157,7 +170,7 @@ class Summed(Linear):
         held.end()
         self._digits = put_back(digits)
         self._now = np.zeros(max(n, 1), np.float64)
-        summing.read_doubles(self._digits, self._base, self._special, self._now)
+        self.caught_up(np.arange(n))
 
     @property
     def memory(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.group_kernels import AT_ONCE, own_runs
-from nile.exact.state.kernels import allocating_kernel, inlined, kernel, part
+from nile.exact.state.kernels import inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +43,38 @@ def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
     digits[at] += step * ((m << shift) & _LOW)
     digits[at + 1] += step * (rest & _LOW)
     digits[at + 2] += step * (rest >> 32)
+
+
+@inlined
+def add_carried(digits: Array, bits: int, plus: bool, base: int) -> None:
+    """As `add_double`, to digits of 32 bits but the last, which they are afterwards."""
+    e = (bits >> 52) & 0x7FF
+    m = bits & np.int64(0xFFFFFFFFFFFFF)
+    if e == 0:
+        if m == 0:
+            return
+        e = 1
+    else:
+        m |= np.int64(1) << 52
+    at = (e >> 5) - base
+    shift = e & 31
+    step = np.int64(1) if (bits < 0) != plus else np.int64(-1)
+    rest = (m >> 1) >> (31 - shift)
+    d = digits[at] + step * ((m << shift) & _LOW)
+    digits[at] = d & _LOW
+    d = digits[at + 1] + step * (rest & _LOW) + (d >> 32)
+    digits[at + 1] = d & _LOW
+    d = digits[at + 2] + step * (rest >> 32) + (d >> 32)
+    digits[at + 2] = d & _LOW
+    carry = d >> 32
+    last = digits.shape[0] - 1
+    at += 3
+    while carry != 0 and at < last:
+        d = digits[at] + carry
+        digits[at] = d & _LOW
+        carry = d >> 32
+        at += 1
+    digits[last] += carry
 
 
 @inlined
@@ -132,7 +164,14 @@ def nearest(digits: Array) -> tuple[float, int]:
 @kernel
 def rounded(digits: Array, base: int, scratch: Array) -> float:
     """The nearest double.  Runs the carries of digits; scratch: int64, as many."""
-    negative = carry_over(digits)
+    carry_over(digits)
+    return nearest_of(digits, base, scratch)
+
+
+@inlined
+def nearest_of(digits: Array, base: int, scratch: Array) -> float:
+    """As `rounded`, of digits of 32 bits but the last."""
+    negative = digits[digits.shape[0] - 1] < 0
     if negative:
         negated(digits, scratch)
         m, e = nearest(scratch)
@@ -145,26 +184,33 @@ def rounded(digits: Array, base: int, scratch: Array) -> float:
 
 @part
 def read(digits: Array, base: int, special: Array, scratch: Array) -> float:
-    """The sum of one group: special int64 [3], how many NaN, +inf, -inf it has; scratch as in `rounded`."""
+    """The sum of one group, of digits of 32 bits but the last: special int64 [3], how many NaN, +inf, -inf it has;
+    scratch as in `rounded`."""
     if special[0] > 0 or (special[1] > 0 and special[2] > 0):
         return float(np.nan)
     if special[1] > 0:
         return float(np.inf)
     if special[2] > 0:
         return float(-np.inf)
-    return float(rounded(digits, base, scratch))
+    return float(nearest_of(digits, base, scratch))
 
 
-@allocating_kernel
-def read_doubles(digits: Array, base: int, special: Array, now: Array) -> None:
-    """now[g]: the sum of group g; digits int64 [groups, d], special int64 [groups, 3]."""
-    scratch = np.empty(digits.shape[1], np.int64)
-    for group in range(special.shape[0]):
-        now[group] = (
-            0.0
-            if digits.shape[1] == 0 and not special[group].any()
-            else read(digits[group], base, special[group], scratch)
-        )
+@kernel
+def carry_all(digits: Array) -> None:
+    """`carry_over` of each group: int64 [groups, d], d above 0."""
+    for group in range(digits.shape[0]):
+        carry_over(digits[group])
+
+
+@kernel
+def read_doubles(codes: Array, digits: Array, base: int, special: Array, now: Array, scratch: Array) -> None:
+    """now[g], the sum, of some groups, int64 [n]: digits int64 [groups, d], of any size until then, special int64
+    [groups, 3]; scratch as in `rounded`."""
+    for code in codes:
+        if digits.shape[1] > 0:
+            carry_over(digits[code])
+        some = digits.shape[1] > 0 or special[code].any()
+        now[code] = read(digits[code], base, special[code], scratch) if some else 0.0
 
 
 @kernel
@@ -229,9 +275,9 @@ def apply_doubles(
     """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after; False,
     and nothing done, where digits from `base` on have no room for these doubles (`widened`).
 
-    bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d]; special: int64 [groups, 3],
-    how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not null; old*, new*: by
-    pair; scratch: int64 [AT_ONCE + d].
+    bits: int64 [n], of doubles; valid: bool [n], not null; digits: int64 [groups, d], of 32 bits but the last; special:
+    int64 [groups, 3], how many NaN, +inf, -inf; now: double [groups], counts: int64 [groups], of rows that are not
+    null; old*, new*: by pair; scratch: int64 [AT_ONCE + d].
     begins, touch, part, mask: as of `group_kernels.apply_counts`; of parts it is known that they have room.
     """
     if mask == 0 and not room_for(bits, base, digits.shape[1]):
@@ -254,12 +300,34 @@ def apply_doubles(
                 step = 1 if sign[i] > 0 else -1
                 counts[code] += step
                 if not is_special(bits[i], step, special[code]):
-                    add_double(digits[code], bits[i], step > 0, base)
+                    add_carried(digits[code], bits[i], step > 0, base)
             if end - 1 == last[t]:
                 now[code] = read(digits[code], base, special[code], scratch)
                 new[t] = now[code]
                 new_count[t] = counts[code]
     return True
+
+
+@kernel
+def add_doubles(
+    begin: int, sign: Array, codes: Array, bits: Array, valid: Array, base: int, digits: Array, special: Array,
+    counts: Array,
+) -> int:  # fmt: skip
+    """As `apply_doubles`, from one tuple on, of which nothing is read: past the last, or the first for which there is
+    no room.  Digits may be of any size afterwards."""
+    last = digits.shape[1] - 1
+    for i in range(begin, sign.shape[0]):
+        if not valid[i]:
+            continue
+        code = codes[i]
+        step = 1 if sign[i] > 0 else -1
+        if (bits[i] << 1) != 0 and not is_special(bits[i], step, special[code]):
+            at = ((bits[i] >> 57) & 0x3F) - base
+            if at < 0 or at + 3 > last:
+                return i
+            add_double(digits[code], bits[i], step > 0, base)
+        counts[code] += step
+    return int(sign.shape[0])
 
 
 @inlined
