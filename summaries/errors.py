@@ -155,6 +155,10 @@ class CostWarning(UserWarning):
     """An answer that cost, or would cost, more than plain exact execution.  A warning, not an error."""
 
 
+class RowsLeftOut(UserWarning):
+    """Rows of a source that an answer is without, since they could not be read or came too late.  A warning, not an error."""
+
+
 class CompileWarning(UserWarning):
     """A query waits while its kernels are compiled, the first time on a machine.  A warning, not an error."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +24,7 @@ from nile.report.pages.plot import Plot
 from nile.sql.plan import Query
 from nile.sql.text import query_text
 from nile.streams.accounting import Accounting
-from nile.summaries.errors import ConfigError, MemoryRefused, NotYet
+from nile.summaries.errors import ConfigError, MemoryRefused, NotYet, RowsLeftOut
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import duckdb, pa, pl
 
@@ -81,6 +82,7 @@ class Result(Answer):
         self._run: Run | None = None
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
+        self._estimates: tuple[Run, Mapping[str, Sequence[Estimate]]] | None = None
         self._one: Iterator[tuple[Any, ...]] | None = None
         self.sharing: Callable[[], Mapping[str, Sequence[str]]] = dict
         """The standing queries that have this query's plan, for EXPLAIN."""
@@ -112,6 +114,8 @@ class Result(Answer):
             if self._head is None:
                 self._head = batch.slice(0, SHOWN)
             yield batch
+        for told in self.left_out():
+            warnings.warn_explicit(told, RowsLeftOut, "nile", 1)
 
     def _begin(self) -> Run:
         """A run that has not been started yet."""
@@ -328,7 +332,10 @@ class Result(Answer):
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
         """Of approximate aggregates: each number with its interval, by column, one per row; else {}."""
-        return self._finished().estimates
+        run = self._finished()
+        if self._estimates is None or self._estimates[0] is not run:
+            self._estimates = run, run.estimates
+        return self._estimates[1]
 
     @property
     def overall(self) -> Estimate:

@@ -82,6 +82,13 @@ class RemoteDatabase:
             "POST", "/streams", {"name": name, "schema": schema_to_json(made.schema), "time": time, **said}
         )
 
+    def register(self, name: str, *_given: Any, **_settings: Any) -> None:
+        """Not here.  Raises ConfigError."""
+        raise ConfigError(
+            f"register {name!r}: needed a database of this process; got one of a server, which reads its own files "
+            "alone; say CREATE STREAM ... FROM 'path on the server' with sql(), or make a live stream and push the rows"
+        )
+
     def push(self, name: str, data: Any, *, offset: Any = None) -> int:
         """Like `Database.push`: data with a length is one change, an iterator or a reader is one change per batch."""
         headers = {"Content_Type": ARROW}

@@ -48,7 +48,7 @@ def read_json(body: bytes, what: str) -> dict[str, Any]:
 
 def read_asked(body: bytes, media: str) -> Asked:
     """A statement, as text or as {"sql", "params", "options"}.  Raises ConfigError."""
-    if not media.startswith("application/json"):
+    if not media.startswith("application/json") and not _is_asked(body):
         try:
             return Asked(body.decode(), None, {})
         except UnicodeDecodeError:
@@ -64,6 +64,16 @@ def read_asked(body: bytes, media: str) -> Asked:
     if not (params is None or isinstance(params, list | dict)):
         raise ConfigError(f"params: needed a list or an object; got {type(params).__name__}; write [1, 'tea']")
     return Asked(text, params, {name: _option(name, value) for name, value in options.items()})
+
+
+def _is_asked(body: bytes) -> bool:
+    """Whether a body is such an object, whatever its media type (that of curl -d is a form's); plans have no "sql"."""
+    if not body.lstrip().startswith(b"{") or b'"sql"' not in body:
+        return False
+    try:
+        return isinstance(json.loads(body).get("sql"), str)
+    except ValueError:
+        return False
 
 
 def _option(name: str, value: Any) -> Any:

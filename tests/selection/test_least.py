@@ -137,7 +137,7 @@ def test_what_loading_took_of_a_deadline_is_told_by_itself(text: str, monkeypatc
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 6e9))
     for loading, told in (
         (5e9, r"needed at least 1\.\d seconds .*, and 5 for loading code, .*; got 5.5 .*; ask again, or allow as much"),
-        (0.0, r"needed at least 6\.\d seconds .* find anything; got 5.5 .*; allow as much"),
+        (0.0, r"needed at least 7\.\d seconds .* find anything; got 5.5 .*; allow as much"),
     ):
         monkeypatch.setattr(Clock, "loading", property(lambda self, ns=loading: ns))
         with pytest.raises(BudgetError, match=told):

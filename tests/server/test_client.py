@@ -394,3 +394,8 @@ def test_a_snapshot_can_be_polled(both: Any) -> None:
         assert [row for batch in each for row in batch.to_pylist()] == told
     with pytest.raises(ConfigError, match="call poll"):
         state.poll_numbered()
+
+
+def test_files_are_the_servers(both: Any) -> None:
+    with pytest.raises(ConfigError, match="got one of a server, which reads its own files"):
+        both[1].register("s", "sales.parquet", time="ts")

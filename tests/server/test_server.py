@@ -524,3 +524,15 @@ def test_bytes_are_base64_in_json() -> None:
     assert read_rows(lines.encode(), "ndjson", schema).equals(table)
     with pytest.raises(SourceError, match="nothing was taken"):
         read_rows(b'{"b": "no base64!"}', "ndjson", schema)
+
+
+def test_an_array_of_rows_is_pushed_and_a_body_of_json_asked_whatever_its_media_type(up: Served) -> None:
+    with up.client() as client:
+        client.post("/streams", json={"name": "array", "schema": COLUMNS, "time": "ts"}).raise_for_status()
+        told = client.post("/streams/array/rows", content=b' [{"ts": 1, "k": "a"}, {"ts": 2, "k": "\\u00f8", "x": 3}]')
+        assert told.json()["rows"] == 2
+        assert client.post("/streams/array/rows", content=b"[1]").status_code == 400
+        assert client.post("/streams/array/rows", content=b"[{]").status_code == 400
+        asked = b'{"sql": "SELECT k, x FROM array WHERE ts > ?", "params": [1]}'
+        got = client.post("/sql", content=asked, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        assert got.json() == {"k": "\u00f8", "x": 3}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,27 @@ def test_random_files_read_as_duckdb_reads_them_and_as_they_do_line_by_line(
     monkeypatch.setattr(json_lines, "_at_once", lambda *_: None)
     assert quick.equals(pa.Table.from_batches([each.batch for each in source.batches(names, 7)]))
     assert [tuple(row.values()) for row in quick.to_pylist()] == wanted
+
+
+@pytest.mark.parametrize("name", ["data.ndjson", "data.csv"])
+def test_who_reads_rows_is_warned_of_those_left_out(tmp_path: Path, name: str) -> None:
+    lines = [(at, at if at < 11_000 else f"A-{at}") for at in range(12_000)]
+    if name.endswith("csv"):
+        text = "at,n\n" + "".join(f"{at},{n}\n" for at, n in lines)
+    else:
+        text = "".join(json.dumps({"at": at, "n": n}) + "\n" for at, n in lines)
+    with nile.connect() as db:
+        db.register("s", written(tmp_path, text, name), time="at")
+        with pytest.warns(
+            nile.RowsLeftOut, match=r"s: 1,000 of 12,000 rows left out \(cell of 'n' is no whole number\)"
+        ):
+            assert len(db.sql("SELECT n FROM s").fetchall()) == 11_000
+        with pytest.warns(nile.RowsLeftOut):
+            told = db.sql(f"COPY s TO '{tmp_path}/out.parquet'").message
+        assert told == (
+            f"11,000 rows written to '{tmp_path}/out.parquet'; s: 1,000 of 12,000 rows left out "
+            "(cell of 'n' is no whole number)"
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert db.sql("SELECT count(*) FROM s").fetchall() == [(12_000,)]

@@ -350,8 +350,8 @@ def stream_of(plan: Any) -> Stream:
         plan = plan.input
     if not isinstance(plan, Stream):
         raise NotYet(
-            f"approximate join: needed streams; got a {type(plan).__name__.lower()} as input; leave out the preference "
-            "for the exact join, or register what it selects as a stream"
+            f"approximate join: needed streams; got a {type(plan).__name__.lower()} as input; leave out WITH "
+            "PREFERENCE, BUDGET and ERROR for the exact join, or register what it selects as a stream"
         )
     if not where:
         return plan

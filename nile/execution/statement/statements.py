@@ -85,7 +85,8 @@ def run_statement(
                 rows = write_parts(batches, schema, path, statement.form or "parquet", by)
             else:
                 rows = write(batches, schema, path, statement.form or form_of(path))
-            return said(f"{row_count(rows)} written to '{statement.path}'")
+            left_out = "".join(f"; {told}" for told in answer.left_out())
+            return said(f"{row_count(rows)} written to '{statement.path}'{left_out}")
         case Explain():
             answer = run_query(engine, statement.query, options)
             answer.sharing = sharing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil, floor, log10
 
 from nile.operators.inputs.home import Home
 from nile.operators.strategies.looking import looks_at
@@ -17,7 +18,7 @@ __all__ = ["INSTEAD", "refuse_below_a_pass", "too_little"]
 
 INSTEAD = ", or say strategy='summary', which only estimates how many there are"
 """What else one may do who has less time; no sketch tells how many pairs satisfy a condition."""
-_ROOM = 1.1
+_ROOM = 1.3
 """How much more than the prices say is told to be enough."""
 _LOADED = 0.1
 """Of what a pass takes, from which on loading code is told of."""
@@ -49,13 +50,19 @@ def too_little(least: float, tuples: int, budget: Budget, instead: str = "", *, 
 
     loading: ns of a deadline that went on loading code besides, which the next question does without.
     """
-    needed = f"{_ROOM * least / 1e9:.2g} seconds to pass over {tuples:,} tuples and find anything"
+    needed = f"{_rounded_up(_ROOM * least / 1e9):.2g} seconds to pass over {tuples:,} tuples and find anything"
     if loading < _LOADED * least:
         return BudgetError(f"budget: needed at least {needed}; got {budget}; allow as much{instead}")
     return BudgetError(
         f"budget: needed at least {needed}, and {loading / 1e9:.2g} for loading code, which each process does once; "
         f"got {budget}; ask again, or allow as much{instead}"
     )
+
+
+def _rounded_up(seconds: float) -> float:
+    """To two digits, so that who grants what is told grants no less."""
+    unit = 10.0 ** (floor(log10(seconds)) - 1) if seconds > 0 else 1.0
+    return ceil(seconds / unit - 1e-9) * unit
 
 
 def refuse_below_a_pass(

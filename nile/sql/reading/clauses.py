@@ -85,6 +85,10 @@ def split_clauses(tokens: Sequence[Token], text: str, values: Mapping[int, Param
     return splitter.clauses, splitter.rest
 
 
+_OF_ONE = ", or give streams in there their own: FROM s [RANGE '1 hour'], t [RANGE '1 hour']"
+"""What WINDOW in a subquery may have meant."""
+
+
 class _Splitter:
     def __init__(self, tokens: Sequence[Token], text: str, values: Mapping[int, Parameter]) -> None:
         self._cursor = Cursor(tokens, values, len(text))
@@ -166,7 +170,7 @@ class _Splitter:
             if depth:
                 raise Fault(
                     f"needed {clause} at the end of the whole statement; got it inside of parentheses; "
-                    "move it behind them",
+                    f"move it behind them{_OF_ONE if clause == 'WINDOW' else ''}",
                     cursor.start,
                 )
             self._read(clause)
