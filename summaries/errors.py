@@ -156,7 +156,7 @@ class CostWarning(UserWarning):
 
 
 class RowsLeftOut(UserWarning):
-    """Rows of a source that an answer is without, since they could not be read or came too late.  A warning, not an error."""
+    """Rows of a source that an answer is without: unreadable ones, or late ones.  A warning, not an error."""
 
 
 class CompileWarning(UserWarning):
