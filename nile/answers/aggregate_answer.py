@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from nile.aggregates.asked import Aggregate
 from nile.answers.aggregate_table import AggregateTable
+from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.figures import AggregateFigures
 from nile.operators.aggregate.numbers import Numbers, meet, numbers_of
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.run import AggregateRun
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked
+from nile.operators.inputs.whole import Whole
 from nile.operators.strategies.least import too_little
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.preferences.budget import BudgetReport
 from nile.report.accuracy.reporting import Wanted
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import CostWarning, ErrorTargetMissed
+from nile.summaries.estimate import Estimate
+from nile.summaries.heavy import pa
 from nile.summaries.lazy import lazy
 
 if TYPE_CHECKING:
@@ -28,7 +35,9 @@ if TYPE_CHECKING:
 else:
     aggregates = lazy("nile.report.accuracy.aggregates")
 
-__all__ = ["AggregateAnswer"]
+__all__ = ["AggregateAnswer", "WholeAggregates"]
+
+_IN_WHOLE = "the budget pays for a look at every tuple: this is the exact answer"
 
 
 class AggregateAnswer(AggregateTable):
@@ -151,7 +160,7 @@ class AggregateAnswer(AggregateTable):
         if run.note:
             self.notes.append(run.note)
         if (drawn := data.drawn) is not None and drawn.at is None:
-            self.notes.append("the budget pays for a look at every tuple: this is the exact answer")
+            self.notes.append(_IN_WHOLE)
         elif drawn is not None and drawn.note:
             self._costly = (drawn.note,)
         for q, scope in enumerate(data.scopes):
@@ -240,3 +249,91 @@ class AggregateAnswer(AggregateTable):
             return [0]
         present = self._run.evidence(q).present
         return [g for g in range(data.groups) if present[g]]
+
+
+class WholeAggregates(AggregateAnswer):
+    """Aggregates that a fraction pays for in whole, worked out by columns; what operators tell is made when asked for.
+
+    every: all that was read as the input of a run, which figures are of; coded: the same for runs under other budgets.
+    """
+
+    def __init__(
+        self,
+        whole: Whole,
+        every: Callable[[], Asked],
+        coded: Callable[[], Asked],
+        stream: str,
+        aggregates: tuple[Aggregate, ...],
+        plan: AggregatePlan,
+        accounting: Accounting,
+        clock: Clock,
+    ) -> None:
+        place = f"aggregates over stream '{stream}'"
+        AggregateTable.__init__(self, place, aggregates, [None for _ in aggregates], whole.by, [""], standing=False)
+        self._whole, self._every, self._plan = whole, every, plan
+        self._again = coded
+        self._read, self._stream, self._clock = accounting, stream, clock
+        self.met = None
+        self._costly = ()
+        self.notes = [_IN_WHOLE]
+        if whole.covered < 1.0:
+            self.notes.append(f"the query: the stream holds {whole.covered:.1%} of the window")
+        self._took, self._cpu = self._seconds, clock.cpu / 1e9
+
+    @cached_property
+    def _asked(self) -> Asked:  # type: ignore[override]
+        asked = self._every()
+        asked.coded = self._again
+        return asked
+
+    @cached_property
+    def _run(self) -> AggregateRun:  # type: ignore[override]
+        return AggregateRun(self._plan, self._asked.data)
+
+    @property
+    def is_exact(self) -> bool:
+        """Every number is known."""
+        return True
+
+    @property
+    def coverage(self) -> float:
+        """The share of the window, in time, that the stream still holds."""
+        return self._whole.covered
+
+    @property
+    def budget(self) -> BudgetReport:
+        """All of the work was asked for by what costs no more than was granted."""
+        asked, parts = self.plan.budget or 0.0, {"summary": 0.0, "tuples": 1.0}
+        return BudgetReport(asked, 1.0, "fraction", 1.0, cpu_seconds=self._cpu, parts=parts, granted=1.0)
+
+    @property
+    def accounting(self) -> Accounting:
+        """in = applied + late + rejected."""
+        return self._read + Accounting()
+
+    @property
+    def memory_bytes(self) -> int:
+        """No cell is kept."""
+        return 0
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        columns = dict(self._by)
+        whole = self._whole
+        for aggregate, values, number in zip(self._aggregates, whole.values, whole.numbers, strict=True):
+            ends = values.cast(pa.float64(), safe=False) if number else pa.nulls(len(values), pa.float64())
+            columns[aggregate.name] = values
+            columns[f"{aggregate.name}_low"] = columns[f"{aggregate.name}_high"] = ends
+            columns[f"{aggregate.name}_certified"] = pa.repeat(True, len(values))
+        return pa.table(columns)
+
+    def __repr__(self) -> str:
+        names = ", ".join(aggregate.name for aggregate in self._aggregates)
+        return f"<AggregateAnswer {names}: 1 queries by naive>"
+
+    def _shown(self, q: int) -> list[int]:  # noqa: ARG002
+        return list(range(len(self._whole.values[0])))
+
+    def _told(self, q: int, a: int, g: int) -> Number:  # noqa: ARG002
+        value = self._whole.values[a][g].as_py()
+        return Number(value, Estimate.exact(float(value)) if self._whole.numbers[a] and value is not None else None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nile.aggregates.asked import Aggregate
-from nile.answers.aggregate_answer import AggregateAnswer
+from nile.aggregates.catalogue import CATALOGUE
+from nile.answers.aggregate_answer import AggregateAnswer, WholeAggregates
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
 from nile.expressions.conditions import Condition, Value
@@ -18,7 +21,7 @@ from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.drawing import Drawing, Paid
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.loading import load_columns
+from nile.operators.inputs.loading import Columns, load_columns
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.strategies.least import refuse_below_a_pass
 from nile.operators.strategies.machine_prices import machine_prices
@@ -26,6 +29,7 @@ from nile.preferences.error_target import ErrorTarget
 from nile.streams.accounting import Accounting
 from nile.summaries.costs import MACHINE, cost_table, costs_by_tuple, default_costs
 from nile.summaries.errors import BudgetError, ConfigError
+from nile.summaries.heavy import pa
 
 __all__ = ["BoundAggregate"]
 
@@ -118,18 +122,29 @@ class BoundAggregate:
         open_ = named and plan.method == "auto" and plan.target is None and plan.limit is None
         return open_ and plan.budget is not None and plan.budget < 1.0 and not self._standing
 
-    def _prices(self, reads: str) -> Paid:
-        """What it costs here to look at tuples of the stream.  reads: the class of its source."""
+    def _prices(self, reads: str, schema: pa.Schema) -> Paid:
+        """What it costs here to look at tuples of the stream.  reads: the class of its source; schema: what is read."""
         prices, by = machine_prices(), len(self.by)
         functions = [aggregate.function for aggregate in self.aggregates]
         tested = sum(len(condition.columns) for condition in self.queries[0][1])
+
+        def kinds(values: Sequence[Value | None]) -> list[str]:
+            return ["" if each is None else each.kind(schema, where="aggregates") for each in values]
+
+        of, groups = kinds([aggregate.value for aggregate in self.aggregates]), kinds(self.by)
+        rounded = any(
+            "total" in CATALOGUE[each].parts and kind == "number" for each, kind in zip(functions, of, strict=True)
+        )
         return Paid(
             start=prices.start,
             read=prices.reading(reads, hashed=False),
-            scan=prices.scanning(functions, by, tested),
             look=prices.looking(functions, by, tested),
             draw=prices.shuffled,
-            group=prices.group * len(functions),
+            group=prices.grouping(functions),
+            begin=prices.begin,
+            scan=prices.testing(tested, len(schema)),
+            take=lambda count: prices.taking(functions, of, groups, count),
+            part=prices.group * rounded,
         )
 
     def load(
@@ -139,39 +154,59 @@ class BoundAggregate:
         exact: bool = False,
         timed: bool = False,
         sampled: bool = False,
-        drawn: AggregatePlan | None = None,
     ) -> tuple[Asked, Accounting]:
         """The stream read and everything evaluated.  exact: nothing but the exact answer follows; timed: nothing but a
-        sample within time; sampled: nothing but a sample at first; drawn: nothing but a sample of what it pays for."""
-        time = home.time_column(self.stream)
-        names = [name for aggregate in self.aggregates for name in aggregate.columns]
-        names += [name for value in self.by for name in value.columns]
-        names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
-        wanted = tuple(dict.fromkeys(names))
-        manager = home.manager(self.stream, time, wanted)
-        columns = load_columns(manager, wanted)
+        sample within time; sampled: nothing but a sample at first."""
+        columns, _ = self._read(home)
         shared = None if exact or timed else self.shared(home)
-
-        def prepared(coded: bool = True, whole: Drawn | None = None) -> Asked:
-            return prepare(
-                columns, self.aggregates, self.queries, self.by, time=time, between=self.interval, window=self.window,
-                where=f"aggregates over stream '{self.stream}'", shared=shared, coded=coded, drawn=whole,
-            )  # fmt: skip
-
-        if drawn is not None and shared is None and drawn.budget is not None:
-            told = Drawing(
-                columns, self.aggregates, self.queries, self.by, self.interval, self.window,
-                self._prices(manager.reads), drawn.budget, drawn.seed, time,
-                f"aggregates over stream '{self.stream}'",
-            ).asked()  # fmt: skip
-            asked = prepared(coded=False, whole=Drawn(None, len(columns), len(columns))) if told is None else told
-            asked.coded = prepared
-            return asked, columns.accounting
+        prepared = partial(self._prepared, home, columns, shared)
         if timed or not sampled or shared is not None:
             return prepared(coded=not timed), columns.accounting
         asked = prepared(coded=False)
         asked.coded = prepared
         return asked, columns.accounting
+
+    def _read(self, home: Home) -> tuple[Columns, str]:
+        """(the columns that are asked for, the class of what they were read from)."""
+        names = [name for aggregate in self.aggregates for name in aggregate.columns]
+        names += [name for value in self.by for name in value.columns]
+        names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
+        wanted = tuple(dict.fromkeys(names))
+        manager = home.manager(self.stream, home.time_column(self.stream), wanted)
+        return load_columns(manager, wanted), manager.reads
+
+    @property
+    def _where(self) -> str:
+        return f"aggregates over stream '{self.stream}'"
+
+    def _prepared(
+        self, home: Home, columns: Columns, shared: SharedSummary | None, coded: bool = True, whole: Drawn | None = None
+    ) -> Asked:
+        return prepare(
+            columns, self.aggregates, self.queries, self.by, time=home.time_column(self.stream), between=self.interval,
+            window=self.window, where=self._where, shared=shared, coded=coded, drawn=whole,
+        )  # fmt: skip
+
+    def _drawn(self, home: Home, plan: AggregatePlan, clock: Clock) -> AggregateAnswer:
+        """What a fraction pays for: the exact answer, or a sample."""
+        columns, reads = self._read(home)
+        assert plan.budget is not None
+        drawing = Drawing(
+            columns, self.aggregates, self.queries, self.by, self.interval, self.window,
+            self._prices(reads, columns.batch.schema), plan.budget, plan.seed, home.time_column(self.stream),
+            self._where,
+        )  # fmt: skip
+        prepared = partial(self._prepared, home, columns, None)
+        asked = drawing.asked()
+        if asked is None:
+            rows = Drawn(None, len(columns), len(columns))
+            if (whole := drawing.whole()) is not None:
+                every = partial(prepared, coded=False, whole=rows)
+                given = self.stream, self.aggregates, plan, columns.accounting, clock
+                return WholeAggregates(whole, every, prepared, *given)
+            asked = prepared(coded=False, whole=rows)
+        asked.coded = prepared
+        return AggregateAnswer(asked, plan, columns.accounting, stream=self.stream, clock=clock)
 
     def answer(self, home: Home, plan: AggregatePlan) -> AggregateAnswer:
         """Read the stream and answer by a plan of `plan`.
@@ -181,12 +216,15 @@ class BoundAggregate:
         """
         clock = Clock(plan.limit)
         refuse_below_a_pass(plan.limit, home, [(self.stream, home.time_column(self.stream))], "aggregate")
+        if self._draws(plan) and self.shared(home) is None:
+            drawn = self._drawn(home, plan, clock)
+            drawn.room = home.room
+            return drawn
         asked, accounting = self.load(
             home,
             exact=plan.is_exact,
             timed=plan.limit is not None,
             sampled=self._samples(plan),
-            drawn=plan if self._draws(plan) else None,
         )
         answer = AggregateAnswer(asked, plan, accounting, stream=self.stream, standing=self._standing, clock=clock)
         answer.room = home.room

@@ -8,10 +8,14 @@ import numpy as np
 
 from nile.engine import trials
 from nile.engine.trials import asked, column, cpu_of, database
+from nile.operators.aggregate.exact import aggregated
 from nile.operators.aggregate.numbers import numbers_of
 from nile.operators.aggregate.run import AggregateRun
+from nile.operators.common.rows import numbered
 from nile.operators.strategies.several import KeyCombinations
 from nile.preferences.budget import Budget
+from nile.sql.columns import AggregateItem, Field
+from nile.summaries.heavy import pa
 
 __all__ = ["calibrated_answers"]
 
@@ -23,7 +27,7 @@ _PAIRS = 1 << 16
 
 def calibrated_answers() -> dict[str, float]:
     """Prices by name: ns of CPU."""
-    return _several() | _asked() | _aggregated() | _estimated()
+    return _several() | _asked() | _aggregated() | _by_columns() | _estimated()
 
 
 def _several() -> dict[str, float]:
@@ -80,6 +84,25 @@ def _aggregated() -> dict[str, float]:
         "summed": summed, "made": max(trials.LEAST, one - summed), "gathered": gathered, "grouped": by,
         "group": max(trials.LEAST, _COLLECTED * (in_groups - alone - each * (gathered + by)) / max(1, many)),
     }  # fmt: skip
+
+
+def _by_columns() -> dict[str, float]:
+    """What a tuple of one stream costs in exact aggregates, in groups that no near cache holds."""
+    n = trials.MANY
+    draw = np.random.Generator(np.random.PCG64(7))
+    codes, doubles, whole = draw.integers(0, 1 << 10, n), pa.array(draw.random(n)), pa.array(draw.integers(0, 9, n))
+    alone = np.zeros(n, np.int64)
+
+    def made(function: str, values: pa.Array, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+        item = AggregateItem(Field("x", pa.float64()), function, None)
+        return cpu_of(lambda: aggregated(item, values, at, int(at.max()) + 1), 3, cold=True) / n
+
+    return {
+        "arranged": cpu_of(lambda: numbered(codes), 3, cold=True) / n,
+        "tallied": made("sum", whole, codes),
+        "added": made("sum", doubles, alone),
+        "sorted": made("median", doubles, codes),
+    }
 
 
 def _estimated() -> dict[str, float]:

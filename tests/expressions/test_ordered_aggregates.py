@@ -150,3 +150,56 @@ def test_groups_and_different_values_are_what_they_are(kind: str) -> None:
             "WINDOW '10 s' BUDGET .5"
         ).to_arrow()
         assert set(joined["v"].to_pylist()) <= different
+
+
+@pytest.mark.parametrize("first", ["min", "max", "sum", "avg"])
+def test_an_extreme_of_whole_numbers_beyond_doubles_leaves_other_aggregates_of_them_alone(first: str) -> None:
+    numbers = [1, 2**62 - 5, 2**62 - 4, 2**62 - 4]
+    db = nile.connect().register("s", pa.table({"ts": [1.0, 2.0, 3.0, 4.0], "v": pa.array(numbers)}), time="ts")
+    asked = {first: f"{first}(v)"} | {name: f"{name}(v)" for name in ("min", "max", "sum", "avg")}
+    told = db.aggregate("s", asked).run()
+    assert told.value("min") == 1
+    assert told.value("max") == max(numbers)
+    assert told.value("sum") == sum(numbers)
+    assert told.value("avg") == sum(numbers) / 4
+
+
+def least_and_most(values: list[Any]) -> tuple[Any, Any]:
+    """NaN is the largest, and of equal values the first is the least, the last the most."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, None
+    order = sorted(known, key=lambda value: (value != value, value))
+    alike = [value for value in known if value == order[-1] or (value != value and order[-1] != order[-1])]
+    return order[0], alike[-1]
+
+
+@pytest.mark.parametrize("kind", ["double", "whole", "without a sign", "text", "date", "boolean", "decimal", "bytes"])
+def test_exact_extremes_of_groups_are_pythons(kind: str) -> None:
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(0, 60))
+        at = rng.integers(-3, 3, n)
+        made: dict[str, Any] = {
+            "double": pa.array(rng.choice([0.0, -0.0, 1.5, -np.inf, np.inf, np.nan], n)),
+            "whole": pa.array(rng.choice([-(2**63), 2**63 - 1, 0, 5], n)),
+            "without a sign": pa.array(rng.choice(np.array([0, 2**64 - 1, 7], np.uint64), n)),
+            "text": pa.array([f"é{k}" for k in at], pa.string()),
+            "date": pa.array([DAY + datetime.timedelta(int(k)) for k in at], pa.date32()),
+            "boolean": pa.array(at > 0),
+            "decimal": pa.array([decimal.Decimal(int(k)) / 4 for k in at], pa.decimal128(9, 2)),
+            "bytes": pa.array([bytes([k + 3]) for k in at], pa.binary()),
+        }
+        values = made[kind].to_pylist()
+        values = [None if gone else value for gone, value in zip(rng.random(n) < 0.3, values, strict=True)]
+        groups = rng.integers(0, 4, n)
+        table = pa.table({"ts": np.arange(n) * 1.0, "g": groups, "v": pa.array(values, made[kind].type)})
+        found = (
+            nile.connect().register("s", table, time="ts").sql("SELECT g, min(v) AS l, max(v) AS h FROM s GROUP BY g")
+        )
+        expected = {
+            int(g): least_and_most([v for v, at in zip(values, groups, strict=True) if at == g]) for g in groups
+        }
+        assert repr({g: (low, high) for g, low, high in found.fetchall()}) == repr(
+            {g: expected[g] for g in dict.fromkeys(groups.tolist())}
+        )

@@ -17,6 +17,7 @@ from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import place_of
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.evidence import Evidence
+from nile.operators.common.rows import groups
 from nile.summaries.estimate import Estimate
 from nile.summaries.heavy import pa
 
@@ -33,9 +34,8 @@ def estimate_distribution(
     counts = measure.valid[evidence.at]
     at, stratum = evidence.at[counts], evidence.stratum[counts]
     group = evidence.data.group[at]
-    order = np.argsort(group, kind="stable")
-    at, stratum, group = at[order], stratum[order], group[order]
-    cuts = np.searchsorted(group, np.arange(evidence.data.groups + 1))
+    order, cuts = groups(group, evidence.data.groups)
+    at, stratum = at[order], stratum[order]
     weight = (evidence.size / np.maximum(evidence.drawn, 1))[stratum]
     numbers = []
     for g in range(evidence.data.groups):

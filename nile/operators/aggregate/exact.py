@@ -12,7 +12,7 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.base.nearest import nearest
-from nile.operators.common.rows import groups, row_codes
+from nile.operators.common.rows import groups, ordered, row_codes
 from nile.sql.plan import AggregateItem
 from nile.summaries.errors import SumOverflow
 from nile.summaries.heavy import pa, pc
@@ -54,7 +54,7 @@ def aggregated(
         case "count":
             return _typed(sizes, None, item)
         case "min" | "max":
-            return _ordered(item, values, codes, sizes, weight)
+            return _extreme(item, values, codes, sizes)
         case _ if kind.is_quantile:
             return _ordered(item, values, codes, sizes, weight)
         case "sum" | "avg" if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
@@ -203,8 +203,26 @@ def _halves(values: Array) -> tuple[Array, Array]:
     return high, values - high
 
 
+def _extreme(item: AggregateItem, values: pa.Array, codes: Array, sizes: Array) -> pa.Array:
+    """min and max: of equal values (0.0 and -0.0) the first and the last row's.  20 ns a number, others by their ranks.
+
+    Of values with weights each is there, or not.
+    """
+    places = ordered(values)
+    if item.function == "max":
+        places = ~places  # the order of whole numbers turned round, without one that overflows
+    least = np.full(sizes.shape[0], np.iinfo(np.int64).max)
+    np.minimum.at(least, codes, places)
+    hits = np.flatnonzero(places == least[codes])
+    row = np.zeros(sizes.shape[0], np.int64)
+    last = item.function == "max"
+    row[codes[hits] if last else codes[hits[::-1]]] = hits if last else hits[::-1]
+    taken = values.take(pa.array(row, mask=sizes == 0)) if len(values) else pa.nulls(sizes.shape[0], values.type)
+    return taken if taken.type == item.field.type else pc.cast(taken, item.field.type, safe=False)
+
+
 def _ordered(item: AggregateItem, values: pa.Array, codes: Array, sizes: Array, weight: Array | None) -> pa.Array:
-    """min, max and quantiles: values sorted inside their groups, NaN last."""
+    """Quantiles: values sorted inside their groups, NaN last."""
     pairs = pa.record_batch([pa.array(codes), values], names=["group", "value"])
     keys = [("group", "ascending"), ("value", "ascending")]
     order = pc.sort_indices(pairs, sort_keys=keys).to_numpy(zero_copy_only=False)
@@ -212,16 +230,13 @@ def _ordered(item: AggregateItem, values: pa.Array, codes: Array, sizes: Array, 
     if weight is not None:  # every row once more for each that it stands for, as places only
         order = Repeated(order, np.cumsum(weight[order]))
     null = sizes == 0
-    if item.function in ("min", "max"):
-        place = np.zeros(sizes.shape[0], np.int64) if item.function == "min" else np.maximum(sizes - 1, 0)
-    else:
-        kind = CATALOGUE[item.function]
-        share = item.fraction if kind.share is None else kind.share
-        assert share is not None
-        continuous = kind.gives == "number"
-        place = np.array([place_of(max(n, 1), share, continuous=continuous) for n in sizes.tolist()])
-        if continuous:
-            return _between(item, values, order, begins, place, null)
+    kind = CATALOGUE[item.function]
+    share = item.fraction if kind.share is None else kind.share
+    assert share is not None
+    continuous = kind.gives == "number"
+    place = np.array([place_of(max(n, 1), share, continuous=continuous) for n in sizes.tolist()])
+    if continuous:
+        return _between(item, values, order, begins, place, null)
     taken = _taken(values, order, begins + place.astype(np.int64), null)
     return taken if taken.type == item.field.type else pc.cast(taken, item.field.type, safe=False)
 

@@ -14,7 +14,7 @@ from nile.aggregates.catalogue import CATALOGUE
 from nile.operators.aggregate.estimates import Number
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Ordered", "in_order"]
+__all__ = ["Ordered", "in_order", "is_told_as_is"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,10 +39,7 @@ def in_order(values: pa.Array, function: str) -> tuple[Array, Ordered] | None:
     """(int64 [n], what they stand for) of values that have an order and that doubles do not hold; None of numbers that
     they do, and for functions that look at no order.  Null is 0.  O(n + k log k) for k distinct values.
     """
-    types = pa.types
-    if CATALOGUE[function].takes != "ordered" or types.is_floating(values.type) or types.is_null(values.type):
-        return None
-    if types.is_integer(values.type) and not _is_beyond_doubles(values):
+    if not is_told_as_is(values, function):
         return None
     coded = values.dictionary_encode()
     order = pc.sort_indices(coded.dictionary).to_numpy()
@@ -51,6 +48,14 @@ def in_order(values: pa.Array, function: str) -> tuple[Array, Ordered] | None:
     at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     places = place[at] if order.shape[0] else np.zeros(len(values), np.int64)
     return places, Ordered(values.type, coded.dictionary.take(pa.array(order)))
+
+
+def is_told_as_is(values: pa.Array, function: str) -> bool:
+    """Whether a function tells one of these values that doubles do not hold."""
+    types = pa.types
+    if CATALOGUE[function].takes != "ordered" or types.is_floating(values.type) or types.is_null(values.type):
+        return False
+    return not types.is_integer(values.type) or _is_beyond_doubles(values)
 
 
 def _is_beyond_doubles(values: pa.Array) -> bool:

@@ -30,6 +30,8 @@ def row_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
     Equal codes are equal rows.  O(rows) for each column.  Raises KeyTypeError for a column that cannot be told equal.
     """
     codes = np.zeros(rows, np.int64)
+    if not columns:
+        return codes, np.zeros(min(1, rows), np.int64)
     size = 1
     for column in columns:
         own, distinct = _codes(column)
@@ -136,7 +138,7 @@ def groups(codes: Array, count: int) -> tuple[Array, Array]:
     codes: int64 [n], from 0 on and below `count`.  13 ns a row up to 65,536 groups, by one pass that sorts 16 bits.
     """
     small = codes.astype(np.uint16) if count <= 1 << 16 else codes
-    order = small.argsort(kind="stable")
+    order = np.arange(codes.shape[0]) if count == 1 else small.argsort(kind="stable")
     return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=count))])
 
 

@@ -13,7 +13,7 @@ from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.conditions import Condition, Value
 from nile.expressions.tree import Column
 from nile.operators.aggregate.input import AggregateInput, Drawn, Measure
-from nile.operators.aggregate.ordered import Ordered, in_order
+from nile.operators.aggregate.ordered import Ordered, in_order, is_told_as_is
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
 from nile.operators.common.rows import ranks_of, row_codes
 from nile.operators.inputs.expression_bounds import bounds_of
@@ -23,7 +23,7 @@ from nile.pyramid.grid.manager import SummaryManager
 from nile.summaries.hashing import KeyTable
 from nile.summaries.heavy import pa, pc
 
-__all__ = ["Asked", "grouped", "interval_of", "measure_of", "prepare"]
+__all__ = ["Asked", "constant", "grouped", "interval_of", "measure_of", "prepare"]
 
 Array = np.ndarray[Any, Any]
 
@@ -141,8 +141,13 @@ def _looked_at(aggregate: Aggregate, batch: pa.RecordBatch, where: str) -> str:
     kind, tree = CATALOGUE[aggregate.function], aggregate.value.bound(batch.schema, where=where)
     if kind.is_set:
         return "codes"
-    whole = isinstance(tree, Column) and tree.unsigned
-    return "numbers" if tree.kind in ("integer", "number") and not whole else f"{kind.takes}, {kind.gives}"
+    alike = tree.kind in ("integer", "number") and not (isinstance(tree, Column) and tree.unsigned)
+    if (
+        alike and tree.kind == "integer" and kind.takes == "ordered"
+    ):  # whole numbers that doubles do not hold are places
+        column = isinstance(tree, Column)
+        alike = column and not is_told_as_is(aggregate.value.of(batch, where=where), aggregate.function)
+    return "numbers" if alike else f"{kind.takes}, {kind.gives}"
 
 
 def measure_of(
@@ -153,7 +158,7 @@ def measure_of(
     """
     batch, n = columns.batch, len(columns)
     coded = function in SETS
-    array = value.of(batch, where=where) if value.columns else _constant(value, n, where)
+    array = value.of(batch, where=where) if value.columns else constant(value, n, where)
     exactly = value.column_of(batch, where=where)
     exactly = array if exactly is None else exactly
     valid: Array = pc.is_valid(array).to_numpy(zero_copy_only=False)
@@ -175,7 +180,7 @@ def measure_of(
     return Measure(value.text, valid, values, whole, encoded.codes, encoded.hashes, low, high), labels
 
 
-def _constant(value: Value, n: int, where: str) -> pa.Array:
+def constant(value: Value, n: int, where: str) -> pa.Array:
     """An expression without columns, such as sum(1): as often as there are tuples."""
     one = value.of(pa.RecordBatch.from_arrays([pa.nulls(1)], names=["_"]), where=where)
     return pa.repeat(one[0], n)
@@ -199,7 +204,7 @@ def grouped(by: Sequence[Value], columns: Columns, where: str) -> tuple[Array, i
     if not by or n == 0:
         empty = {value.text: pa.nulls(0) for value in by}
         return np.zeros(n, np.int32), 0 if by else 1, empty
-    arrays = [value.key_of(columns.batch, where=where) if value.columns else _constant(value, n, where) for value in by]
+    arrays = [value.key_of(columns.batch, where=where) if value.columns else constant(value, n, where) for value in by]
     key, first = row_codes(arrays, n)
     rows = pa.array(first)
     named = {value.text: array.take(rows) for value, array in zip(by, arrays, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,28 +13,33 @@ from nile.operators.aggregate.drawn import drawn_of
 from nile.operators.aggregate.input import Drawn
 from nile.operators.inputs.aggregating import Asked, grouped, interval_of, prepare
 from nile.operators.inputs.loading import Columns
-from nile.summaries.heavy import pa
+from nile.operators.inputs.whole import Whole, whole_of
+from nile.summaries.heavy import pa, pc
 
 __all__ = ["Drawing", "Paid"]
 
 _TRIED = 2_000
 """Tuples that show how many groups a sample has."""
-_LEAST = 0.5
+_LEAST = 1.0 / 3.0
 """Of what is granted beside every fraction, what is left for tuples where reading the input took all else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """ns of CPU.  start: granted beside every fraction.  Of a tuple: read; scan, the exact answer at the least; look,
-    all that is done with one that is looked at; draw, besides.  group: of each group, all its numbers.
+    """ns of CPU.  start: granted beside every fraction.  Of a tuple: read; look, all that is done with one that is
+    looked at; draw, besides.  group: of each group, all its numbers.  Of the exact answer, in the columns it is worked
+    out by: begin; scan, a tuple tested; take, one that satisfies, by how many groups there are; part, each of these.
     """
 
     start: float
     read: float
-    scan: float
     look: float
     draw: float
     group: float
+    begin: float
+    scan: float
+    take: Callable[[float], float]
+    part: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +61,31 @@ class Drawing:
     where: str
 
     def asked(self) -> Asked | None:
-        """A sample of as many tuples as the fraction pays for, beside what is granted to all; None: it pays for all.
+        """A sample of as many tuples as the fraction pays for, beside what is granted to all; None: it pays for the
+        exact answer, at what this takes by columns (`whole`).
 
-        How many is settled from the number of tuples and the look of a few at their groups: the same table of prices,
-        the same sample.  More of a fraction draws a superset.
+        How many is settled from the number of tuples and the look of a few at conditions and groups: the same table of
+        prices, the same sample.  More of a fraction draws a superset.
         """
         (first, last), covered = interval_of(self.columns.ts, self.between, self.window)
         size, rows, prices = last - first, len(self.columns), self.prices
         read = prices.read * rows
-        exact = read + prices.scan * size
-        each = prices.look + self._groups(first, size) * prices.group
+        if size == 0:
+            return None
+        share, groups, shown, fresh = self._seen(first, size)
+        after = prices.begin + size * (prices.scan + share * prices.take(groups)) + prices.part * groups
+        exact = read + after
         left = prices.start + self.fraction * exact - read
         credit = max(_LEAST * prices.start, left)
-        if each * size <= credit:
+        wanted = _tuples(credit, prices.look + prices.draw, prices.group, shown, fresh)
+        if after <= credit or wanted <= 1.0:
             return None
         allowed = self.fraction * exact / 1e6
         note = "" if left >= credit else (
             f"{self.where}: needed {self.fraction:g} of the exact answer's CPU, about {allowed:.3g} ms; "
             f"reading the stream alone takes about {read / 1e6:.3g} ms, which was spent"
         )  # fmt: skip
-        at = drawn_of(size, credit / (each + prices.draw), self.seed)
+        at = drawn_of(size, wanted, self.seed)
         taken = self._taken(first + at)
         asked = prepare(
             taken, self.aggregates, self.queries, self.by, time=self.time, between=(None, None), window=None,
@@ -85,13 +95,40 @@ class Drawing:
         asked.data = replace(asked.data, scopes=scopes)
         return asked
 
+    def whole(self) -> Whole | None:
+        """The exact answer; None where it is not worked out by columns."""
+        interval, covered = interval_of(self.columns.ts, self.between, self.window)
+        ((_, conditions),) = self.queries
+        return whole_of(self.columns, self.aggregates, conditions, self.by, interval, covered, self.where)
+
     def _taken(self, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Columns:
         return replace(self.columns, ts=self.columns.ts[at], batch=self.columns.batch.take(pa.array(at)))
 
-    def _groups(self, first: int, size: int) -> float:
-        """How many new groups one more tuple shows, by those of a few that show one alone."""
-        if not self.by or size == 0:
-            return 0.0
+    def _seen(self, first: int, size: int) -> tuple[float, float, float, float]:
+        """What a few tuples, evenly spread, tell: (the share that satisfies the conditions, how many groups there are
+        of those that satisfy, how many the few show, how many new ones one more tuple shows, by those shown once).
+        """
+        ((_, conditions),) = self.queries
+        if not self.by and not conditions:
+            return 1.0, 1.0, 0.0, 0.0
         some = self._taken(np.unique(np.linspace(first, first + size - 1, _TRIED).astype(np.int64)))
+        holds = np.ones(len(some), bool)
+        for condition in conditions:
+            holds &= pc.fill_null(condition.mask(some.batch), False).to_numpy(zero_copy_only=False)
+        share = (float(holds.sum()) + 1.0) / (len(some) + 1.0)
+        if not self.by:
+            return share, 1.0, 0.0, 0.0
         group, groups, _ = grouped(self.by, some, self.where)
-        return float((np.bincount(group, minlength=groups) == 1).sum()) / len(some)
+        fresh = float((np.bincount(group, minlength=groups) == 1).sum()) / len(some)
+        return share, min(share * size, groups + fresh * share * size), float(groups), fresh
+
+
+def _tuples(credit: float, each: float, group: float, shown: float, fresh: float) -> float:
+    """How many tuples `credit` pays for, at `each` and `group` for each group they show: no more than there are tuples,
+    or than _TRIED tuples showed with those that more of them show at the rate of the last.  It rises with credit.
+    """
+    alone = credit / (each + group)
+    if alone <= shown:
+        return alone
+    few = (credit - group * shown) / each
+    return few if few <= _TRIED else (credit - group * (shown - fresh * _TRIED)) / (each + fresh * group)

@@ -16,6 +16,9 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 """A price by size: (binary logarithm of the size, ns), sizes rising; between them by straight lines, outside as at the
 nearest."""
 
+_IN_STRATA, _ONE_BY_ONE = 1.5, 16.0
+"""Times what a number of a group of a join's outputs takes: 6 and 70 us of groups of a stratified sample."""
+
 
 def along(curve: Curve, size: float) -> float:
     """The price at a size."""
@@ -53,6 +56,9 @@ class Prices:
     Per combination that is asked a condition, each column of it, function and comparison: asked.
     Per tuple of an aggregate within time: shuffled, put in a random order; and, of those found, each aggregate:
     estimated, or ordered where it is one of values in order.
+    Per tuple of the exact aggregates of one stream: arranged, given the number of its group, or put where that begins;
+    tallied, counted, or added as a whole number; added, as a double, by a sum that is rounded once; sorted, among the
+    values of its group.
     Per output of a join that is aggregated: made, put together; gathered, each column; summed, each aggregate; grouped,
     each expression of the groups.  Per group: group, each aggregate.
     Per run: begin, what none takes less than; solve, rates of a sample, and what it tells; start, granted beside every
@@ -99,7 +105,11 @@ class Prices:
     asked: float = 3.2
     shuffled: float = 32.0
     estimated: float = 48.0
-    ordered: float = 134.0
+    ordered: float = 230.0
+    arranged: float = 9.0
+    tallied: float = 5.0
+    added: float = 31.0
+    sorted: float = 150.0
     made: float = 22.0
     summed: float = 24.0
     gathered: float = 7.1
@@ -127,10 +137,38 @@ class Prices:
             one += along(self.encode, 1 << 17) if CATALOGUE[each].is_set else 0.0
         return one
 
-    def scanning(self, functions: Sequence[str], by: int, tested: int) -> float:
-        """Per tuple at the least: the exact answer to the same.  Where there are conditions, few may satisfy them."""
-        one = self.grouped * by + sum(self.summed for each in functions if each != "count")
-        return self.look + (self.asked * tested if tested else one)
+    def grouping(self, functions: Sequence[str]) -> float:
+        """Per group of a sample of one stream: all its numbers, in strata, and one by one where values are in order."""
+        return sum(
+            self.group * (_ONE_BY_ONE if CATALOGUE[each].is_quantile or CATALOGUE[each].is_set else _IN_STRATA)
+            for each in functions
+        )
+
+    def testing(self, tested: int, columns: int) -> float:
+        """Per tuple of the exact aggregates of a stream: its conditions.  tested: columns in them, of so many read."""
+        return self.asked * tested + (self.copy * columns if tested else 0.0)
+
+    def taking(self, functions: Sequence[str], kinds: Sequence[str], by: Sequence[str], keys: float) -> float:
+        """Per tuple that satisfies these: its groups and aggregates, as exact SQL works them out by columns.
+
+        kinds, by: what the values of each aggregate and each expression of the groups are (`Node.kind`); keys: groups.
+        """
+        one = sum(along(self.encode if kind == "text" else self.dense, keys) for kind in by) + self.arranged * min(
+            1, len(by)
+        )
+        for function, of in zip(functions, kinds, strict=True):
+            kind = CATALOGUE[function]
+            if kind.is_quantile:
+                one += self.sorted
+            elif kind.is_set:
+                one += (
+                    along(self.encode, 1 << 14) if of == "text" else along(self.dense, 1 << 17)
+                ) + 2.0 * self.arranged
+            elif "total" in kind.parts and (of == "number" or kind.is_spread):
+                one += self.added * (2.0 if kind.is_spread else 1.0) + self.arranged * min(1, len(by))
+            else:
+                one += self.tallied * (3.0 if "low" in kind.parts or "high" in kind.parts else 1.0)
+        return one
 
     def pairing(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair of the exact join, where a tuple of either stream completes so many.  hashed: share of text."""
