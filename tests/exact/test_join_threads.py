@@ -20,8 +20,8 @@ from nile.exact.join import form, listed, parts, shared, threads
 from nile.exact.join.chain import encode_all, window_codes
 from nile.exact.join.count import count_whole
 from nile.exact.join.listed import Lists
-from nile.exact.join.shared import in_all, text_codes
-from nile.exact.join.threads import Ahead, cpu_ns, pieces_of, together, useful
+from nile.exact.join.shared import in_all, kept_of, text_codes
+from nile.exact.join.threads import Ahead, cpu_ns, of_each, pieces_of, together, useful
 
 Array = np.ndarray[Any, Any]
 
@@ -121,6 +121,18 @@ def test_any_number_of_threads_keeps_the_tuples_whose_keys_all_have(
         found = in_all(codes, above, 10.0, threads=count)
         assert found is not None
         assert [each.tolist() for each in found] == [each.tolist() for each in alone]
+        small.setattr(shared, "_NEAR", 3)
+        (kept, most), (same, also) = (kept_of(codes, alone, above, many) for many in (1, count))
+        assert most == also
+        assert [each.tolist() for each in kept] == [each.tolist() for each in same]
+
+
+def test_what_is_made_of_each_comes_in_their_order(small: pytest.MonkeyPatch) -> None:
+    assert small
+    for many in (1, 2, 4):
+        assert of_each(sum, [[1, 2], [], [5]], 3, many) == [3, 0, 5]
+    with pytest.raises(ZeroDivisionError):
+        of_each(lambda one: 1 // one, [1, 0, 2], 3, 2)
 
 
 def test_texts_whose_hashes_are_alike_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 from nile.exact.join.dense import dense_codes
 from nile.exact.join.form import UNBOUND, Form, chosen, size_of
 from nile.exact.join.parts import BLOCK, SIZE, Room
-from nile.exact.join.shared import in_all, kept_of
-from nile.exact.join.threads import Ahead, together, useful
-from nile.exact.state.lent import filled, roomy, taken
+from nile.exact.join.shared import in_all, kept_of, taken_by
+from nile.exact.join.threads import Ahead, of_each, together, useful
+from nile.exact.state.lent import filled, roomy
 
 __all__ = ["Lists", "Slice", "Words", "cuts", "suits", "with_rows"]
 
@@ -49,8 +49,8 @@ def suits(ts: tuple[Array, ...], window: int) -> bool:
     return chosen(*size_of(ts, window))[0]
 
 
-def _above(codes: tuple[Array, ...]) -> int:
-    return 1 + max(int(each.max(initial=-1)) for each in codes)
+def _above(codes: tuple[Array, ...], threads: int | None) -> int:
+    return 1 + max(of_each(lambda each: int(each.max(initial=-1)), codes, sum(map(len, codes)), threads))
 
 
 class Slice(NamedTuple):
@@ -115,17 +115,17 @@ class Lists:
         told: tuple[Array, ...] | None = None,
         words: Words[Any] | None = None,
     ) -> None:
-        above = _above(codes) if keys is None else keys
+        above = _above(codes, threads) if keys is None else keys
         self._size = size_of(ts, window)
         at = None if whole else in_all(codes, above, threads=threads)
         if at is not None:
-            codes, above = kept_of(codes, at, above)
+            codes, above = kept_of(codes, at, above, threads)
         self._coded = keys is None and above > _DENSE * (codes[0].shape[0] + codes[1].shape[0]) + SIZE
         if self._coded:
             codes, above = dense_codes(codes, shared=True, threads=threads, over=at is not None)
         if at is not None:  # only now that what coding took is given back
-            ts = _of(ts, at)
-            told = at if told is None else _of(told, at)
+            ts = _of(ts, at, threads)
+            told = at if told is None else _of(told, at, threads)
         self._at = (_AS_THEY_ARE, _AS_THEY_ARE) if told is None else told
         self._ts, self._codes, self._window = ts, codes, window
         tuples = sum(each.shape[0] for each in ts)
@@ -134,11 +134,11 @@ class Lists:
         self._threads = min(len(self._cuts), useful(threads, tuples) if above <= tuples else 1)
         self._bounds = [k * len(self._cuts) // self._threads for k in range(self._threads + 1)]
         self.rows = filled(self._threads * above * 4, 0, np.int32).reshape(self._threads, above, 4)
-        self._words, self._most = self._list(words, at)
+        self._words, self._most = self._list(words, at, threads)
         self._above = above
 
     def _list(
-        self, words: Words[Any] | None, kept: tuple[Array, ...] | None
+        self, words: Words[Any] | None, kept: tuple[Array, ...] | None, threads: int | None
     ) -> tuple[Callable[[Array], Any] | None, float]:
         """Put all tuples into the lists; returns what is made of words, if these are listed, and about how many pairs
         there are.  kept: which tuples of the streams are listed, None: all."""
@@ -156,7 +156,7 @@ class Lists:
         if words is not None and pairs < _MANY * sum(each.shape[0] for each in self._ts):
             words = None
         if words is not None:  # they are read in the order of the lists, where by ordinals they lie anywhere
-            self._at = words.of if kept is None else _of(words.of, kept)
+            self._at = words.of if kept is None else _of(words.of, kept, threads)
         kind = np.int32 if words is None else np.int64
         lefts = self._ts[0].shape[0]
         self._listed = roomy(lefts + self._ts[1].shape[0], kind)
@@ -295,9 +295,9 @@ class Lists:
                 progress[2 + side] = one.gone[side]
 
 
-def _of(columns: tuple[Array, ...], kept: tuple[Array, ...]) -> tuple[Array, ...]:
+def _of(columns: tuple[Array, ...], kept: tuple[Array, ...], threads: int | None) -> tuple[Array, ...]:
     """What columns have of the tuples that are kept."""
-    return tuple(taken(each, at) for each, at in zip(columns, kept, strict=True))
+    return tuple(taken_by(threads, each, at) for each, at in zip(columns, kept, strict=True))
 
 
 def cuts(ts: tuple[Array, ...], window: int, count: int) -> list[Slice]:

@@ -14,7 +14,7 @@ from nile.exact.join.dense import dense_codes
 from nile.exact.join.threads import pieces_of, together, useful
 from nile.exact.state.lent import filled, lent, roomy, taken
 
-__all__ = ["FACTORS", "Texts", "in_all", "kept_of", "run_shared", "text_codes"]
+__all__ = ["FACTORS", "Texts", "in_all", "kept_of", "run_shared", "taken_by", "text_codes"]
 
 Array = np.ndarray[Any, Any]
 _BITS = 4  # a tuple, of hashed keys, and of those told by a bit each: of more `in_all` knows a hash alone
@@ -30,6 +30,16 @@ FACTORS = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
 
 def _kernels() -> Any:
     return importlib.import_module("nile.exact.join.shared_kernels")
+
+
+def taken_by(threads: int | None, array: Array, at: Array) -> Array:
+    """The elements at some places, as of `taken`, by so many threads at most (None: all cores)."""
+    pieces = pieces_of(at.shape[0], useful(threads, at.shape[0]))
+    if len(pieces) == 1:
+        return taken(array, at)
+    out = roomy(at.shape[0], array.dtype)
+    together([partial(np.take, array, at[own], out=out[own], mode="clip") for own in pieces])
+    return out
 
 
 def _text_kernels() -> Any:
@@ -87,19 +97,21 @@ def in_all(
             if kernels.marked_places(each, marks, *how, step, 0, looked_at) > many * _SAMPLED:
                 return None
         kept = [places(each, marks)]
-        rest = taken(each, kept[0])
+        rest = taken_by(threads, each, kept[0])
     marks = marked(rest)
     return *kept, *(places(each, marks) for each in codes[1:])
 
 
-def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tuple[tuple[Array, ...], int]:
+def kept_of(
+    codes: Sequence[Array], places: Sequence[Array], above: int, threads: int | None = 1
+) -> tuple[tuple[Array, ...], int]:
     """The codes of those tuples that `in_all` keeps, without most of those between that none has any more.
 
-    codes: int64 [n_k]; above: a number above every code.  Returns (codes, a number above every one), in the same order:
-    rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that is kept; codes far
-    apart, or so few that they are near anyway, stay as they are.
+    codes: int64 [n_k]; above: a number above every code; threads: as of `in_all`.  Returns (codes, a number above every
+    one), in the same order: rows by code take less room and stay in a nearer cache.  By a bit a code: 3 ns a tuple that
+    is kept; codes far apart, or so few that they are near anyway, stay as they are.
     """
-    kept = tuple(taken(each, at) for each, at in zip(codes, places, strict=True))
+    kept = tuple(taken_by(threads, each, at) for each, at in zip(codes, places, strict=True))
     if not _NEAR < above <= _BITS * sum(each.shape[0] for each in codes):
         return kept, above
     kernels = _kernels()
@@ -109,7 +121,8 @@ def kept_of(codes: Sequence[Array], places: Sequence[Array], above: int) -> tupl
     found = kernels.add_up(marks, before)
     out = tuple(roomy(each.shape[0]) for each in kept)
     for each, rank in zip(kept, out, strict=True):
-        kernels.ranks(each, marks, before, rank)
+        pieces = pieces_of(each.shape[0], useful(threads, each.shape[0]))
+        together([partial(kernels.ranks, each[own], marks, before, rank[own]) for own in pieces])
     return out, found
 
 

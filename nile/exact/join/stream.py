@@ -11,7 +11,7 @@ import numpy as np
 from nile.exact.join.form import Form, chosen, size_of
 from nile.exact.join.listed import Lists, Words, suits, with_rows
 from nile.exact.join.parts import BLOCK, Room, gaps_filled, in_parts, parts_of
-from nile.exact.join.threads import useful
+from nile.exact.join.threads import of_each, useful
 
 __all__ = ["ChainStream"]
 
@@ -117,7 +117,8 @@ class ChainStream:
         for rows, made in lists.made(with_rows(make), kept=kept):
             pairs += rows
             yield made
-        keyed = sum(int(np.count_nonzero(each >= 0)) for each in codes)
+        tuples = sum(map(len, codes))
+        keyed = sum(of_each(lambda each: int(np.count_nonzero(each >= 0)), codes, tuples, self.threads))
         self._costs += pairs, keyed, keyed
         self._whole = ts, codes
 

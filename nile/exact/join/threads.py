@@ -17,11 +17,12 @@ from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
 from threading import Event, Lock, Thread, current_thread, get_ident, local
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-__all__ = ["Ahead", "abreast", "cores", "cpu_ns", "cpu_seconds", "pieces_of", "together", "useful"]
+__all__ = ["Ahead", "abreast", "cores", "cpu_ns", "cpu_seconds", "of_each", "pieces_of", "together", "useful"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 _MOST_CORES = 4
 _LEAST = 1 << 17
 """Tuples a thread, below which starting it costs more than it saves."""
@@ -79,6 +80,19 @@ def pieces_of(length: int, pieces: int) -> list[slice]:
     """Something of a length in so many pieces, as equal as can be."""
     cuts = [k * length // pieces for k in range(pieces + 1)]
     return [slice(begin, end) for begin, end in pairwise(cuts)]
+
+
+def of_each(call: Callable[[U], T], each: Sequence[U], tuples: int, threads: int | None) -> list[T]:
+    """What a call makes of each of several things, of so many tuples in all, by a thread each if that pays."""
+    if useful(threads, tuples) < 2:
+        return [call(one) for one in each]
+    found: list[T | None] = [None] * len(each)
+
+    def work(k: int) -> None:
+        found[k] = call(each[k])
+
+    together([partial(work, k) for k in range(len(each))])
+    return cast("list[T]", found)
 
 
 class _Task:
