@@ -71,26 +71,27 @@ def test_draws_are_different_ordinals_evenly_spread_and_more_draws_a_superset() 
 
 CELLS = {
     "count": ("count(*)", "v > 9", lambda v, w, k: (v > 9).sum()),
+    "few": ("count(*)", "v > 20", lambda v, w, k: (v > 20).sum()),
     "sum": ("sum(v)", None, lambda v, w, k: v.sum()),
     "sum where": ("sum(v)", "k < 9", lambda v, w, k: v[k < 9].sum()),
+    "sum of few": ("sum(v)", "v > 18", lambda v, w, k: v[v > 18].sum()),
     "avg nulls": ("avg(w)", "k > 3 AND v < 8", lambda v, w, k: np.nanmean(w[(k > 3) & (v < 8)])),
     "time": ("count(*)", "ts >= 6000 AND ts < 21000", lambda v, w, k: 15_000),
 }
+SAMPLES = 1_000
 
 
-def test_estimates_are_right_on_average_and_intervals_hold(db: nile.Database, rows: pa.Table) -> None:
-    v, w, k = (rows[name].to_numpy() for name in "vwk")
-    held = []
-    for text, where, exact in CELLS.values():
-        query = db.aggregate("s", {"x": text}, where=where)
-        truth = float(exact(v, w, k))
-        found = [query.using(seed=seed).run(0.05).estimate("x") for seed in range(300)]
-        values = np.array([each.value for each in found])
-        assert values.std() > 0.0
-        assert abs(values.mean() - truth) < 4.0 * values.std() / 300**0.5
-        held.append(np.mean([each.low <= truth <= each.high for each in found]))
-    assert np.mean(held) >= 0.93
-    assert min(held) >= 0.91  # of 300, 93 % are two deviations more than that
+@pytest.mark.parametrize("cell", CELLS)
+def test_estimates_are_right_on_average_and_intervals_hold(db: nile.Database, rows: pa.Table, cell: str) -> None:
+    """A cell whose intervals hold in 95 % passes in 998 of 1,000 choices of the seeds, one of 91 % in 16."""
+    text, where, exact = CELLS[cell]
+    query = db.aggregate("s", {"x": text}, where=where)
+    truth = float(exact(*(rows[name].to_numpy() for name in "vwk")))
+    found = [query.using(seed=seed).run(0.05).estimate("x") for seed in range(SAMPLES)]
+    values = np.array([each.value for each in found])
+    assert values.std() > 0.0
+    assert abs(values.mean() - truth) < 4.0 * values.std() / SAMPLES**0.5
+    assert np.mean([each.low <= truth <= each.high for each in found]) >= 0.93
 
 
 @pytest.mark.parametrize("by", ["k", "t", "f", "t, f"])

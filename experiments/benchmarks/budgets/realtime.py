@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from nile.answers.join_answer import JoinAnswer
+from nile.experiments.benchmarks.budgets.numbers import numbers
 from nile.experiments.benchmarks.budgets.quality import PREFERENCES, Compared, compared, sampled
 from nile.experiments.benchmarks.budgets.shapes import Retail, Shape, Streams, quick, shapes
 from nile.experiments.benchmarks.harness import Measure, Result, benchmark
@@ -81,6 +82,19 @@ def _measured(several: Iterable[Shape | Retail], rounds: int) -> Result:
         for one in against:
             quality.setdefault(one.judged, []).append(one)
         click.echo("\n".join(_progress(shape, turns, found, against)), err=True)
+    with tempfile.TemporaryDirectory() as folder:
+        asked = numbers(Path(folder), FRACTIONS, ASKED, rounds)
+    measures += asked.measures
+    rows += asked.rows
+    held = [one for one in asked.measures if one.met is not None]
+    click.echo(f"aggregates: {sum(one.met is True for one in held)} of {len(held)} bars kept", err=True)
+    measures += [
+        Measure(
+            "aggregates, error of rows by coin beside theirs, median cell", median(asked.ratios), "times", 1.0,
+            low=min(asked.ratios), high=max(asked.ratios),
+            about=f"{sum(ratio >= 1.0 for ratio in asked.ratios)} of {len(asked.ratios)} at 1 or more",
+        )
+    ] if asked.ratios else []  # fmt: skip
     measures += [
         Measure(
             f"{judged}, worst cell", min(ratios), "times", 1.0, low=min(ratios), high=max(ratios),
@@ -97,6 +111,8 @@ def _measured(several: Iterable[Shape | Retail], rounds: int) -> Result:
             f"the whole answer came back; {_CLOCK:g} times the seconds and {1000 * _LATE['s']:g} ms; "
             f"deadlines are of the wall; time of {_AMPLE:g} times the exact CPU and more is to find every pair",
             "the exact engine on hashed keys chooses them before it encodes; ranges are the whole join, unexpanded",
+            "aggregates: a part that comes with a warning, since reading took more than the fraction, has no bar; rows "
+            "by coin: exact SQL over so many that it takes as much CPU; errors are root mean squares over ten seeds",
             "opponents have the CPU time that the answer took: the exact engine on keys by hash, on tuples by coin, "
             "and stopped when its time is out; DuckDB, in its best formulation, on keys by its own hash",
         ),

@@ -55,6 +55,7 @@ class Reader:
     spent: float = 0.0
     _found: list[Array] = field(default_factory=list)
     _first: Array | None = None
+    _evidence: Evidence | None = None
 
     @property
     def done(self) -> bool:
@@ -63,6 +64,7 @@ class Reader:
 
     def first(self) -> float:
         """Read what must be read; what it cost."""
+        self._evidence = None
         hit = self.scope.match(self.must, self.data.code)
         self._first = self.must[hit]
         cost = self.prices.test * len(self.must) + self.prices.take * float(hit.sum())
@@ -74,6 +76,7 @@ class Reader:
         to = min(to, self.pool.shape[0])
         if to <= self.read:
             return 0.0
+        self._evidence = None
         part = self.pool[self.read : to]
         hit = self.scope.match(part, self.data.code)
         self._found.append(hit)
@@ -138,6 +141,11 @@ class Reader:
 
     def evidence(self) -> Evidence:
         """What has been read so far."""
+        if self._evidence is None:
+            self._evidence = self._told()
+        return self._evidence
+
+    def _told(self) -> Evidence:
         groups = self.data.groups
         hit = np.concatenate(self._found) if self._found else np.zeros(0, bool)
         label = self.label[: self.read]

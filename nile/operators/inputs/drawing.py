@@ -72,12 +72,12 @@ class Drawing:
         read = prices.read * rows
         if size == 0:
             return None
-        share, groups, shown, fresh = self._seen(first, size)
+        share, groups, shown, fresh, hidden = self._seen(first, size)
         after = prices.begin + size * (prices.scan + share * prices.take(groups)) + prices.part * groups
         exact = read + after
         left = prices.start + self.fraction * exact - read
         credit = max(_LEAST * prices.start, left)
-        wanted = _tuples(credit, prices.look + prices.draw, prices.group, shown, fresh)
+        wanted = _tuples(credit, prices.look + prices.draw, prices.group, shown, fresh, hidden)
         if after <= credit or wanted <= 1.0:
             return None
         allowed = self.fraction * exact / 1e6
@@ -104,31 +104,40 @@ class Drawing:
     def _taken(self, at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Columns:
         return replace(self.columns, ts=self.columns.ts[at], batch=self.columns.batch.take(pa.array(at)))
 
-    def _seen(self, first: int, size: int) -> tuple[float, float, float, float]:
+    def _seen(self, first: int, size: int) -> tuple[float, float, float, float, float]:
         """What a few tuples, evenly spread, tell: (the share that satisfies the conditions, how many groups there are
-        of those that satisfy, how many the few show, how many new ones one more tuple shows, by those shown once).
+        of those that satisfy, how many the few show, how many new ones one more tuple shows, by those shown once,
+        how many there may be besides: twice what those shown once and twice tell at the least).
+
+        Source: Chao, Scandinavian Journal of Statistics 11 (1984).
         """
         ((_, conditions),) = self.queries
         if not self.by and not conditions:
-            return 1.0, 1.0, 0.0, 0.0
+            return 1.0, 1.0, 0.0, 0.0, 0.0
         some = self._taken(np.unique(np.linspace(first, first + size - 1, _TRIED).astype(np.int64)))
         holds = np.ones(len(some), bool)
         for condition in conditions:
             holds &= pc.fill_null(condition.mask(some.batch), False).to_numpy(zero_copy_only=False)
         share = (float(holds.sum()) + 1.0) / (len(some) + 1.0)
         if not self.by:
-            return share, 1.0, 0.0, 0.0
+            return share, 1.0, 0.0, 0.0, 0.0
         group, groups, _ = grouped(self.by, some, self.where)
-        fresh = float((np.bincount(group, minlength=groups) == 1).sum()) / len(some)
-        return share, min(share * size, groups + fresh * share * size), float(groups), fresh
+        times = np.bincount(np.bincount(group, minlength=groups), minlength=3)
+        fresh = float(times[1]) / len(some)
+        hidden = float(times[1] * (times[1] - 1)) / float(times[2] + 1)
+        return share, min(share * size, groups + min(hidden, fresh * share * size)), float(groups), fresh, hidden
 
 
-def _tuples(credit: float, each: float, group: float, shown: float, fresh: float) -> float:
+def _tuples(credit: float, each: float, group: float, shown: float, fresh: float, hidden: float) -> float:
     """How many tuples `credit` pays for, at `each` and `group` for each group they show: no more than there are tuples,
-    or than _TRIED tuples showed with those that more of them show at the rate of the last.  It rises with credit.
+    or than _TRIED tuples showed with those that more of them show at the rate of the last, or are hidden in all.
+    It rises with credit.
     """
     alone = credit / (each + group)
     if alone <= shown:
         return alone
     few = (credit - group * shown) / each
-    return few if few <= _TRIED else (credit - group * (shown - fresh * _TRIED)) / (each + fresh * group)
+    if few <= _TRIED:
+        return few
+    rising = (credit - group * (shown - fresh * _TRIED)) / (each + fresh * group)
+    return max(rising, few - group * hidden / each)
