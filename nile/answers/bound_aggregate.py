@@ -126,7 +126,8 @@ class BoundAggregate:
         """What it costs here to look at tuples of the stream.  reads: the class of its source; schema: what is read."""
         prices, by = machine_prices(), len(self.by)
         functions = [aggregate.function for aggregate in self.aggregates]
-        tested = sum(len(condition.columns) for condition in self.queries[0][1])
+        names = [name for condition in self.queries[0][1] for name in condition.columns]
+        tested, texts = len(names), sum("string" in str(schema.field(name).type) for name in names)
 
         def kinds(values: Sequence[Value | None]) -> list[str]:
             return ["" if each is None else each.kind(schema, where="aggregates") for each in values]
@@ -142,8 +143,8 @@ class BoundAggregate:
             draw=prices.shuffled,
             group=prices.grouping(functions),
             begin=prices.begin,
-            scan=prices.testing(tested, len(schema)),
-            take=lambda count: prices.taking(functions, of, groups, count),
+            scan=prices.testing(tested, texts),
+            take=lambda count: prices.taking(functions, of, groups, count, len(schema) if tested else 0),
             part=prices.group * rounded,
         )
 

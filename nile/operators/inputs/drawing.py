@@ -65,7 +65,8 @@ class Drawing:
         exact answer, at what this takes by columns (`whole`).
 
         How many is settled from the number of tuples and the look of a few at conditions and groups: the same table of
-        prices, the same sample.  More of a fraction draws a superset.
+        prices, the same sample.  More of a fraction draws a superset.  Where reading takes more than a fraction, what
+        is granted beside each still pays for an exact answer that takes no more, so that no larger one finds less.
         """
         (first, last), covered = interval_of(self.columns.ts, self.between, self.window)
         size, rows, prices = last - first, len(self.columns), self.prices
@@ -78,7 +79,7 @@ class Drawing:
         left = prices.start + self.fraction * exact - read
         credit = max(_LEAST * prices.start, left)
         wanted = _tuples(credit, prices.look + prices.draw, prices.group, shown, fresh, hidden)
-        if after <= credit or wanted <= 1.0:
+        if after <= max(prices.start, left) or wanted <= 1.0:
             return None
         allowed = self.fraction * exact / 1e6
         note = "" if left >= credit else (

@@ -144,17 +144,22 @@ class Prices:
             for each in functions
         )
 
-    def testing(self, tested: int, columns: int) -> float:
-        """Per tuple of the exact aggregates of a stream: its conditions.  tested: columns in them, of so many read."""
-        return self.asked * tested + (self.copy * columns if tested else 0.0)
+    def testing(self, tested: int, texts: int) -> float:
+        """Per tuple of exact aggregates of a stream: its conditions.  tested: columns in them; texts: such of text."""
+        return self.look * (1 + tested) + 2.0 * self.text * texts if tested else 0.0
 
-    def taking(self, functions: Sequence[str], kinds: Sequence[str], by: Sequence[str], keys: float) -> float:
+    def taking(
+        self, functions: Sequence[str], kinds: Sequence[str], by: Sequence[str], keys: float, copied: int
+    ) -> float:
         """Per tuple that satisfies these: its groups and aggregates, as exact SQL works them out by columns.
 
-        kinds, by: what the values of each aggregate and each expression of the groups are (`Node.kind`); keys: groups.
+        kinds, by: what the values of each aggregate and each expression of the groups are (`Node.kind`); keys: groups;
+        copied: columns of those that satisfy, where there are conditions.
         """
-        one = sum(along(self.encode if kind == "text" else self.dense, keys) for kind in by) + self.arranged * min(
-            1, len(by)
+        one = (
+            self.copy * copied
+            + sum(along(self.encode if kind == "text" else self.dense, keys) for kind in by)
+            + self.arranged * min(1, len(by))
         )
         for function, of in zip(functions, kinds, strict=True):
             kind = CATALOGUE[function]
