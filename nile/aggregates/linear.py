@@ -8,6 +8,7 @@ estimate totals and their errors, and nothing of aggregates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,14 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import Kind
+from nile.summaries.intervals import student_quantile
 
-__all__ = ["Linear", "Units", "linearised"]
+__all__ = ["Linear", "Units", "linearised", "reach_of_few"]
 
 Array = np.ndarray[Any, Any]
+
+_SHARED = 30.0
+"""Units for which what all groups show of their spread counts, beside those that a group has itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +92,47 @@ def linearised(kind: Kind, units: Units, group: Array, known: Units, totals: Cal
         value = np.sqrt(value)
         scale, residual = scale / (2.0 * value), residual / (2.0 * value[group])
     return Linear(value, mean, scale, residual)
+
+
+def reach_of_few(reach: Array, linear: Linear, group: Array, held: Array, confidence: float) -> Array:
+    """How far intervals reach of groups with few units of a sample each: float64 [groups], never less than `reach`.
+
+    reach: what the sampling design makes of each group's own residuals; group: int64 [n], of each unit; held: bool
+    [n], units with a value.  One unit shows no spread, and a few miss the tail: own intervals of means of lognormal
+    values in groups of 10 to 1,000, a tenth of them drawn, cover 7 to 50 %.  So residuals are taken to spread within a
+    group as its own do, or as those of all groups (pooled, with the weight of _SHARED units), whichever is more, and
+    the quantile is Student's of as many.  One group alone, and what the design says is certain, is left as it is.
+    O(n + groups).
+    Source: pooled variances of small domains, Rao and Molina, Small Area Estimation, 2015, section 6.4.1.
+    """
+    groups = reach.shape[0]
+    if groups < 2 or not held.any():
+        return reach
+    own = linear.residual[held] / linear.scale[group[held]]
+    at = group[held]
+    n = np.bincount(at, minlength=groups).astype(np.float64)
+    center = np.bincount(at, own, groups) / np.maximum(n, 1.0)
+    within = np.bincount(at, (own - center[at]) ** 2, groups)
+    known = np.isfinite(within) & (n > 1.0)
+    freedom = float((n[known] - 1.0).sum())
+    if freedom < 1.0:
+        return np.where(n == 1.0, math.inf, reach)
+    pooled = float(within[known].sum()) / freedom
+    more = min(_SHARED, freedom)
+    blended = (within + more * pooled) / (np.maximum(n - 1.0, 0.0) + more)
+    spread = np.maximum(blended, within / np.maximum(n - 1.0, 1.0))
+    second, told = n * (center**2 + spread), within + n * center**2
+    # What the design makes of a second moment: of a group that shows none, as of the others.
+    scale = np.abs(linear.scale)
+    usable = known & (told > 0.0) & np.isfinite(reach) & (reach > 0.0) & (scale > 0.0)
+    design = reach[usable] / (scale[usable] * np.sqrt(told[usable]))
+    usual = float(np.median(design)) if design.shape[0] else math.inf
+    factor = np.where(usable, reach / np.where(usable, scale * np.sqrt(np.where(told > 0.0, told, 1.0)), 1.0), usual)
+    wider = np.ones(groups)
+    asked = student_quantile(confidence, 1 << 20)
+    for units in np.unique(n[n > 0.0]).tolist():
+        if units < 1_000.0:
+            wider[n == units] = student_quantile(confidence, max(1, int(units - 1.0 + more))) / asked
+    certain = (reach == 0.0) & (told > 0.0)
+    reached = np.where((n > 0.0) & ~certain, factor * scale * np.sqrt(second) * wider, reach)
+    return np.where(np.isfinite(reached), np.maximum(reach, reached), reach)

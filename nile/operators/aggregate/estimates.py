@@ -16,7 +16,7 @@ import numpy as np
 
 from nile.aggregates.asked import Aggregate
 from nile.aggregates.catalogue import CATALOGUE, Kind
-from nile.aggregates.linear import Units, linearised
+from nile.aggregates.linear import Linear, Units, linearised, reach_of_few
 from nile.operators.aggregate.evidence import Evidence
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import Totals, nothing_seen
@@ -50,8 +50,10 @@ def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence
         return [_known(aggregate.function, base, g) for g in range(evidence.data.groups)]
     measure = evidence.data.measures[m]
     with np.errstate(all="ignore"):
-        value, totals = _sampled(CATALOGUE[aggregate.function], base, m, evidence)
-        reach, certified = totals.reach(confidence), totals.certified
+        told, totals = _sampled(CATALOGUE[aggregate.function], base, m, evidence)
+        value, certified = told.value, totals.certified
+        held = measure.valid[evidence.left]
+        reach = reach_of_few(totals.reach(confidence), told, evidence.sample.group, held, confidence)
     counted = base.count + np.bincount(
         evidence.data.group[evidence.left][measure.valid[evidence.left]], minlength=evidence.data.groups
     )
@@ -125,7 +127,7 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
     return numbers
 
 
-def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Array, Totals]:
+def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Linear, Totals]:
     """(numbers, the total whose error is theirs), with what is known of the largest of them."""
     measure, sample = evidence.data.measures[m], evidence.sample
     units = Units.of_values(measure.values[evidence.left], measure.valid[evidence.left].astype(np.float64))
@@ -134,7 +136,7 @@ def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Arr
     largest = _largest(m, evidence, told.mean)
     if kind.is_spread:
         largest = np.maximum(largest**2, told.value**2 if kind.is_root else told.value)
-    return told.value, sample.totals(told.residual, largest * told.scale)
+    return told, sample.totals(told.residual, largest * told.scale)
 
 
 def _largest(m: int, evidence: Evidence, center: Array | float) -> Array:

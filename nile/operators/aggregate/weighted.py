@@ -17,7 +17,7 @@ import numpy as np
 
 from nile.aggregates.asked import DISTRIBUTION, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
-from nile.aggregates.linear import Units, linearised
+from nile.aggregates.linear import Units, linearised, reach_of_few
 from nile.operators.aggregate.distribution import weighted_quantile
 from nile.operators.aggregate.estimates import Number
 from nile.operators.aggregate.input import Measure
@@ -79,6 +79,8 @@ def weighted_numbers(
     with np.errstate(all="ignore"):
         linear = linearised(kind, units, outputs.group, Units.none(outputs.groups), outputs.total)
         value, error = linear.value, outputs.reach(linear.residual, confidence)
+        if outputs.random and aggregate.function != "count":
+            error = reach_of_few(error, linear, outputs.group, one > 0.0, confidence)
     more = outputs.unseen(linear.residual) if kind.interval == "total" else np.zeros(outputs.groups)
     numbers = []
     for g in range(outputs.groups):

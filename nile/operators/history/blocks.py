@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import Kind
-from nile.aggregates.linear import Units, linearised
+from nile.aggregates.linear import Units, linearised, reach_of_few
 from nile.summaries.estimate import Estimate
 from nile.summaries.intervals import StratifiedSample, nothing_seen
 
@@ -142,7 +142,9 @@ class UnitTotals:
             )
             if not len(self._group):
                 return [Estimate.guess(value) for value in told.value.tolist()]
-            made = _around(told.value, sample.totals(told.residual, np.inf).reach(confidence), confidence)
+            reach = sample.totals(told.residual, np.inf).reach(confidence)
+            held = _together(self._units).count > 0.0
+            made = _around(told.value, reach_of_few(reach, told, sample.group, held, confidence), confidence)
         if kind.is_spread:
             made = [replace(each, low=max(0.0, float(each.low))) for each in made]
         return made

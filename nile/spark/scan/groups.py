@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, PARTS
-from nile.aggregates.linear import Linear, Units, linearised
+from nile.aggregates.linear import Linear, Units, linearised, reach_of_few
 from nile.base.nearest import nearest
 from nile.execution.progress.quantiles import Points, quantiles
 from nile.execution.values import column_of
@@ -240,11 +240,13 @@ class Totals:
                 made[each.name] = self._quantile(each, k, confidence)[1]
                 continue
             linear = self._linear(each, k)
+            reach = self._reach(linear.residual, confidence)
+            if each.function != "count":
+                held = self._amounts(f"n{k}") > 0.0
+                reach = reach_of_few(reach, linear, self._of, held, confidence)
             made[each.name] = [
                 Estimate(float(v), float(v - r), float(v + r), confidence if r > 0.0 else 0.0, False)
-                for v, r in zip(
-                    np.nan_to_num(linear.value), np.nan_to_num(self._reach(linear.residual, confidence)), strict=True
-                )
+                for v, r in zip(np.nan_to_num(linear.value), np.nan_to_num(reach), strict=True)
             ]
         return made
 
