@@ -39,6 +39,8 @@ kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
 
 _PIECE = 1 << 14
 """Tuples that come in a step from which on they are worked on in blocks, and a thread of their own is worth having."""
+_GROUPS = 4
+"""Groups a tuple that comes up to which each thread may have all of them for itself."""
 _NO_CODES = np.zeros(0, np.int64)
 _NO_KEYS = np.zeros((0, 0), np.int64)
 _NO_TABLE = np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64)
@@ -235,11 +237,11 @@ class OverWindow(Grouping):
         passing = Passing(line, self._window, ts, codes, words)
         end = come, passing.cut(to + 1)[1]
         n = come + end[1]
-        threads = useful(self.clock.threads, come, _PIECE) if table.room <= come else 1
+        threads = useful(self.clock.threads, come, _PIECE) if table.room <= _GROUPS * come else 1
         cuts = stretches_of(passing, threads, end)
         nulls = bool(line.nulls.shape[0]) or bool(words[:, line.encoder.mask :].any())
-        own = [Stretch(self._counts, self._births, self._mark, self._parts, nulls=nulls)]
-        own += [own[0].later() for _ in cuts[2:]]
+        first = Stretch(self._counts, self._births, self._mark, self._parts, nulls=nulls)
+        own = first.shared_by(len(cuts) - 1, together)
         beyond = 0 if self._plain and not nulls else self._width
         rows_of = 1 + table.encoder.width + len(self._asked) + beyond
         out, sign = roomy(rows_of * 2 * n).reshape(rows_of, 2 * n), roomy(2 * n, np.int8)

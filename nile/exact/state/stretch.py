@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array
+from nile.exact.state.lent import filled, roomy
 from nile.exact.state.line import Line
 from nile.exact.state.scratch import Scratch
 from nile.exact.state.totals.states import Linear, Touches, everyone
@@ -91,11 +93,30 @@ class Stretch:
         self.emptied: list[Array] = []
         """Groups that have had no rows left, if only for an instant."""
 
-    def later(self) -> Stretch:
-        """One that goes on from the same groups, without touching these.  O(groups)."""
-        parts = [(_twin(state), *rest) for state, *rest in self.parts]
-        nobody = np.full_like(self.counts, -1)
-        return Stretch(self.counts.copy(), nobody, nobody.copy(), parts, nulls=self._nulls)  # type: ignore[arg-type]
+    def shared_by(self, threads: int, together: Callable[[Sequence[Callable[[], object]]], None]) -> list[Stretch]:
+        """This and more, one for each of the threads, that go on from the same groups without touching these.
+
+        together: has threads call several at once.  O(groups), by all of them."""
+        copies: list[tuple[Array, Array]] = []
+
+        def copied(array: Array) -> Array:
+            made = roomy(array.size, array.dtype).reshape(array.shape)
+            copies.append((array, made))
+            return made
+
+        made = [self]
+        for _ in range(1, threads):
+            parts = [(_twin(state, copied), *rest) for state, *rest in self.parts]
+            births, mark = (filled(self.births.shape[0], -1) for _ in range(2))
+            made.append(Stretch(copied(self.counts), births, mark, parts, nulls=self._nulls))  # type: ignore[arg-type]
+
+        def copy_part(k: int) -> None:
+            for array, into in copies:
+                own = slice(k * len(array) // threads, (k + 1) * len(array) // threads)
+                np.copyto(into[own], array[own])
+
+        together([partial(copy_part, k) for k in range(threads)])
+        return made
 
     def ended(self, before: Sequence[Stretch]) -> None:
         """Have what all have made of the groups, `before` in order, the first the one that had them."""
@@ -166,10 +187,10 @@ def _width(parts: Sequence[Part]) -> int:
     return sum(state.width for state, *_ in parts)
 
 
-def _twin(state: Linear) -> Linear:
+def _twin(state: Linear, copied: Callable[[Array], Array]) -> Linear:
     """A state of the same, with arrays of its own."""
     made = copy(state)
     for name, value in vars(state).items():
         if isinstance(value, np.ndarray):
-            setattr(made, name, value.copy())
+            setattr(made, name, copied(value))
     return made
