@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Expected", "Ranked", "Seen", "completed", "expected_of", "is_telling", "likely_outliers", "ranked"]
+__all__ = [
+    "Expected", "Ranked", "Seen", "completed", "expected_of", "is_telling", "likely_outliers", "matches_before",
+    "ranked",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 _CORRECTED = 3  # times that a part was met, up to which luck may be most of it
@@ -95,6 +98,25 @@ def likely_outliers(matches: Array, side: Array, cap: int) -> Array:
         share = np.cumsum(pairs) / max(1.0, float(pairs.sum()))
         mine = few & (side == one)
         out[mine] = matches[mine] * share[cap - np.rint(matches[mine]).astype(np.int64)]
+    return out
+
+
+def matches_before(matches: Array, codes: Array, side: Array, times: Array, window: int | None) -> Array:
+    """How many tuples of its key and stream a window held as one of the other stream told last: float64 [n].
+
+    matches: float64 [n], those of each arrival in the other stream; codes: int32 [n], its key; side: int8 [n]; times:
+    int64 [n], ns.  Infinite where the window before the arrival holds no tuple of the other stream.  O(n log n).
+    """
+    at = np.argsort(codes, kind="stable")
+    place = np.arange(at.shape[0])
+    last = [np.maximum.accumulate(np.where(side[at] == one, place, -1)) for one in (0, 1)]
+    told = np.where(side[at] == 0, last[1], last[0])
+    by = at[told]
+    known = (told >= 0) & (codes[by] == codes[at])
+    if window is not None:
+        known &= times[at] - times[by] <= window
+    out = np.empty(matches.shape[0])
+    out[at] = np.where(known, matches[by], np.inf)
     return out
 
 

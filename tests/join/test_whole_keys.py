@@ -16,7 +16,7 @@ from nile.operators.join.join import PromisingJoin
 from nile.operators.join.planned import Planned, plans_ahead
 from nile.operators.opponents.hashed_keys import chosen_keys
 from nile.preferences import state as js
-from nile.preferences.best_first import Seen, completed, expected_of, likely_outliers, ranked
+from nile.preferences.best_first import Seen, completed, expected_of, likely_outliers, matches_before, ranked
 from nile.preferences.budget import Budget
 from nile.preferences.fade import Fade
 from nile.preferences.preference import PREFERENCES
@@ -249,7 +249,7 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
         if (rare and plan.frequent[arrival] > level) or rung > at or credit < least + (held if rung == at else 0.0):
             shed_at[code] = ts
             continue
-        if rare and not level and shed_at.get(code, since - 1) >= since:
+        if rare and not level and shed_at.get(code, since - 1) >= since and not plan.is_few[arrival]:
             shed_at[code] = ts
             credit -= prices[js.P_ESTIMATE]
             paid += prices[js.P_ESTIMATE] if rung < at and not plan.is_sure[rung] else 0.0
@@ -305,6 +305,39 @@ def test_no_more_is_spent_than_is_granted(costs: CostTable) -> None:
                 join = best_first(joined, fraction, preference=preference, costs=costs)
                 found_by(join)
                 assert join.figures.spent <= join.figures.granted
+
+
+@pytest.mark.usefixtures("asc_too")
+def test_a_key_that_was_too_frequent_comes_in_again_when_it_is_rare() -> None:
+    """Key 0 has one tuple a second, in turns, and once a burst: all others have hardly a pair."""
+    rng = np.random.default_rng(6)
+    sides = []
+    for first, name in enumerate("ab"):
+        times, keys = rng.integers(0, 400, 400), rng.integers(1, 300, 400)
+        every, burst = np.arange(first, 400, 2), np.full(14, 50)
+        times = np.concatenate([times, every, burst])
+        order = np.argsort(times, kind="stable")
+        sides.append(stream(name, times[order], np.concatenate([keys, 0 * every, 0 * burst])[order]))
+    joined = Joinable(sides[0], sides[1], 2 * SECOND)
+    every_pair = set(run(JoinPlan(window=joined.window, budget=Budget(1.0), preference="asc"), joined)[0])
+    keys_of = joined.left.key.to_pylist()
+    late = {(i, j) for i, j in every_pair if keys_of[i] == 0 and joined.left.ts[i] > 60 * SECOND}
+    for seed in range(3):
+        assert len(late & set(found_by(best_first(joined, 0.4, seed, preference="asc")))) > 0.9 * len(late)
+
+
+def test_what_the_other_stream_told_last_of_a_key_is_what_its_grant_says() -> None:
+    """By brute force, with keys that are missing, ties, and no window."""
+    rng = np.random.default_rng(8)
+    n = 300
+    matches, codes, side = rng.integers(0, 9, n).astype(float), rng.integers(-1, 12, n), rng.integers(0, 2, n)
+    times = np.sort(rng.integers(0, 500, n))
+    for window in (40, None):
+        told = matches_before(matches, codes.astype(np.int32), side.astype(np.int8), times, window)
+        for k in range(n):
+            of_other = [i for i in range(k) if codes[i] == codes[k] and side[i] != side[k]]
+            inside = of_other and (window is None or times[k] - times[of_other[-1]] <= window)
+            assert told[k] == (matches[of_other[-1]] if inside else np.inf)
 
 
 @pytest.mark.parametrize("fraction", [0.02, 0.2, 0.5])

@@ -7,8 +7,8 @@ desc.  Parts of which a tuple finds so many matches that counting it is next to 
 whole.  Where hardly a tuple completes a pair, or a sample meets most that do, these are sampled besides.
 asc.  Where nearly all pairs are outliers, parts are chosen as under desc.  Else tuples whose matches are few and seem
 to be outliers are sampled besides.  A tuple that grants for more matches than an outlier has, by a margin, is turned
-away, and so is what follows it within its window: a heavy key does not spoil its part.  Where budget is left when all
-parts are open, the margin widens.
+away, and so is what follows it within its window, until grants tell that the key is rare again: a heavy key does not
+spoil its part.  Where budget is left when all parts are open, the margin widens.
 Parts come in, best first, as far as the budget pays for the whole of them, the next one in part; how far that is
 follows what has been spent (`planned_kernels`).  Under a fade factor each part is asked for as young pairs as pay.
 Over live streams nothing can be counted ahead, and queries that share streams share what comes in: there, and for range
@@ -35,6 +35,7 @@ from nile.preferences.best_first import (
     expected_of,
     is_telling,
     likely_outliers,
+    matches_before,
     ranked,
 )
 from nile.summaries.hashing import mixed
@@ -118,6 +119,7 @@ class Planned:
         told = _planned(input_, state, taking, total, (share, fades))
         self.admission = planned_kernels.Admission(
             frequent=input_.frequent,
+            is_few=input_.is_few,
             rung=told.rung,
             reach=reach[told.cut],
             to_come=told.to_come,
@@ -144,23 +146,27 @@ class _Input:
     def __init__(self, plan: JoinPlan, data: JoinInput, salt: int, emitting: float) -> None:
         n = data.order.shape[0]
         self._data, self._window, self._salt = data, plan.window, salt
-        self.has_key = np.empty(n, bool)
-        self._hashes = np.empty(n, np.uint64)
+        codes, self._hashes = np.empty(n, np.int32), np.empty(n, np.uint64)
         for side, encoded in enumerate((data.left, data.right)):
             mine = data.order == side
-            self.has_key[mine], self._hashes[mine] = encoded.codes >= 0, encoded.hashes
+            codes[mine], self._hashes[mine] = encoded.codes, encoded.hashes
+        self.has_key = codes >= 0
         spent = np.rint(UNIT * data.costs) - UNIT * (plan.costs.insert + plan.costs.lookup)
         self.matches = np.maximum(0.0, spent / emitting) * self.has_key
-        self.wanted, self.most, self.frequent = self.matches, self.matches, np.zeros(0, np.int8)
+        self.wanted, self.most = self.matches, self.matches
+        self.frequent, self.is_few = np.zeros(0, np.int8), np.zeros(0, bool)
         self.keyed = self.has_key  # of those that are reckoned with
         self.preference = st.DESC  # by which parts are chosen
         if plan.preference == "asc":
             self.most = self.matches * (self.matches < plan.outlier_cap)
             self.wanted = likely_outliers(self.matches, data.order, plan.outlier_cap)
             self.frequent = np.searchsorted(plan.outlier_cap * _LEVELS, self.matches, side="left").astype(np.int8)
+            self.is_few = np.zeros(n, bool)
             self.keyed = self.has_key & (self.frequent == 0)
             if float(self.wanted.sum()) < _NEARLY_ALL * float(self.matches.sum()):
                 self.preference = st.ASC
+                count = self.matches + matches_before(self.matches, codes, data.order, data.times(), plan.window)
+                self.is_few = count < plan.outlier_cap
         self.ends = (np.arange(1, _SEGMENTS + 1) * n) // _SEGMENTS
         self.segment = np.searchsorted(self.ends, np.arange(n), side="right")
 
@@ -326,8 +332,9 @@ def _without_heavy(expected: Expected, times: Array, in_window: Array, state: st
     in_window: float64 [parts], tuples of both streams that a window is expected to hold.
     """
     firm = times >= _TWICE
+    surely = in_window * (1.0 - 1.0 / np.sqrt(np.maximum(1.0, times)))  # less a standard error
     usual = float(in_window[~firm].mean()) if not firm.all() else 0.0
-    heavy = firm & (in_window - usual > _TWICE * state.setting[st.CAP])
+    heavy = firm & (surely - usual > _TWICE * state.setting[st.CAP])
     return expected._replace(each=np.where(heavy, 0.0, expected.each))
 
 

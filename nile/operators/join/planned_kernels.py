@@ -39,6 +39,7 @@ class Admission(NamedTuple):
     """Which tuples come in; `rung` and costs as in `nile.preferences.best_first.Ranked`, in hundredths of a unit."""
 
     frequent: Array  # int8 [arrivals] under asc: how far the matches that each grants for are too many, 0: not
+    is_few: Array  # bool [arrivals] under asc: whether grants tell that the key is rare, as far as they tell
     rung: Array  # int64 [parts]
     reach: Array  # int64 [parts]: ns, how far back a tuple of each rung looks
     to_come: Array  # float64 [parts + 1, segments + 1]
@@ -118,7 +119,8 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admi
     """A tuple whose part is open: into the list of its key, its matches into the register; False: the arena must grow.
 
     Under asc a tuple of a key that is surely too frequent is turned away while some are, and so is one of a key of
-    which a tuple of its window was: its pairs could not be told for outliers.  Only outliers are matches.
+    which a tuple of its window was, since its pairs could not be told for outliers, unless the key is rare again: it
+    would stay away for as long as its tuples follow each other within a window.  Only outliers are matches.
     """
     at = held_at(own, ordinal)
     code, ts = own.code[at], own.ts[at]
@@ -130,7 +132,7 @@ def _take_in(own: Side, other: Side, side: int, ordinal: int, rung: int, a: Admi
     before = st.real[js.SPENT]
     refused = False
     if rare and a.at[1] == 0:
-        refused = st.shed_at[code] >= since_of(ts, st.window[0])
+        refused = st.shed_at[code] >= since_of(ts, st.window[0]) and not a.is_few[st.whole[js.APPLIED]]
         if refused:
             pay_insert(st, st.prices[js.P_ESTIMATE])
         else:
