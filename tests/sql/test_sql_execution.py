@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from judge import fresh_duckdb
 from sql_random import cell, tables
 
 import nile
@@ -310,3 +311,26 @@ def test_a_date_moves_by_a_number_of_days_that_is_written_out() -> None:
                 db.sql(f"SELECT {refused} AS x FROM told")
         with pytest.raises(SqlError, match="column 8: needed FROM and a stream to take columns from; got 'n' without"):
             db.sql("SELECT n")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_in_an_order_are_those_of_all_in_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([0, 3, 50, 5_000]))
+    columns = {
+        "ts": pa.array(np.arange(n, dtype=float)),
+        "a": pa.array(rng.integers(0, 5, n), mask=rng.random(n) < rng.choice([0.0, 0.3, 1.0])),
+        "b": pa.array(np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n).round(1)), mask=rng.random(n) < 0.1),
+        "c": pa.array([f"t{at}" for at in rng.integers(0, 20, n)], pa.string(), mask=rng.random(n) < 0.2),
+    }
+    table = pa.table(columns)
+    keys = ", ".join(
+        f"{key} {rng.choice(['ASC', 'DESC'])} NULLS {rng.choice(['FIRST', 'LAST'])}"
+        for key in rng.choice(["a", "b", "c"], int(rng.integers(1, 4)), replace=False)
+    )
+    text = f"SELECT ts, a, c FROM s ORDER BY {keys}, ts LIMIT {rng.choice([0, 1, 7, 60])} OFFSET {rng.choice([0, 3])}"
+    with nile.connect() as db, fresh_duckdb() as con:
+        con.register("s", table)
+        wanted = con.execute(text).fetchall()
+        assert db.register("s", table, time="ts").sql(text).fetchall() == wanted
+        assert nile.connect(memory="1MB").register("s", table).sql(text).fetchall() == wanted

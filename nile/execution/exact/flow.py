@@ -38,7 +38,7 @@ from nile.execution.exact.relational import Path, as_left, grouped, left_after
 from nile.execution.exact.several import is_timed, joined_by_steps, steps_of
 from nile.execution.exact.sorting import CODES, Sorter, by_number, footprint, together
 from nile.execution.exact.unnesting import unnested_rows
-from nile.execution.over.ordering import order_of
+from nile.execution.over.ordering import may_be_first, order_of
 from nile.execution.reading import Readable, Reading
 from nile.execution.values import filtered, maker, schema_of, value_of
 from nile.expressions.tree import Column
@@ -328,5 +328,8 @@ class Flow:
         schema = schema_of(plan.fields)
         sorter = Sorter(self._spills, schema, lambda batch: order_of(plan.keys, batch), self._share, most)
         for batch in batches:
-            sorter.add(fitted(batch, schema))
+            rows = fitted(batch, schema)
+            if most is not None and rows.num_rows > 2 * most:  # of a batch no others can be among the first of all
+                rows = rows.take(pa.array(may_be_first(plan.keys, rows, most)))
+            sorter.add(rows)
         yield from sorter.rows()

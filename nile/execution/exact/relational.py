@@ -22,7 +22,7 @@ from nile.execution.exact.joining import Side, joined, refuse_beyond
 from nile.execution.exact.outer import outer_joined
 from nile.execution.exact.unnesting import unnested_rows
 from nile.execution.over.functions import over_rows
-from nile.execution.over.ordering import sorted_rows
+from nile.execution.over.ordering import first_rows, sorted_rows
 from nile.execution.shape import Shape
 from nile.execution.values import column_of, filtered, maker, schema_of, value_of
 from nile.operators.aggregate.exact import aggregated
@@ -66,6 +66,10 @@ class Relational:
             return self._leaf(plan)
         if isinstance(plan, ops.Group) and (found := join_below(plan)) is not None:
             return Side(self._grouped_join(plan, *found, path))
+        if isinstance(plan, ops.Limit) and plan.count is not None and isinstance(plan.input, ops.Sort):
+            rows = self.rows(plan.input.input, (*path, 0, 0))
+            self._counts[*path, 0] = self._counts.get((*path, 0), 0) + rows.num_rows
+            return Side(first_rows(plan.input.keys, rows, plan.offset + plan.count).slice(plan.offset))
         sides = [self.side(each, (*path, k)) for k, each in enumerate(inputs_of(plan))]
         (below, *_) = sides
         match plan:

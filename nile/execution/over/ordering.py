@@ -12,7 +12,7 @@ from nile.operators.common.rows import ordered
 from nile.sql.columns import SortKey
 from nile.summaries.heavy import pa
 
-__all__ = ["order_of", "sort_columns", "sorted_rows"]
+__all__ = ["first_rows", "may_be_first", "order_of", "sort_columns", "sorted_rows"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,11 +24,37 @@ def sorted_rows(keys: Sequence[SortKey], below: pa.RecordBatch) -> pa.RecordBatc
     return below.take(pa.array(order_of(keys, below)))
 
 
+def first_rows(keys: Sequence[SortKey], below: pa.RecordBatch, most: int) -> pa.RecordBatch:
+    """The first `most` rows in order; of equals that which came first.  O(n + m log m), m of them by the first key."""
+    if below.num_rows > 2 * most:
+        below = below.take(pa.array(may_be_first(keys, below, most)))
+    return sorted_rows(keys, below).slice(0, most)
+
+
 def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
     """The places of rows in order, of equals that which came first: int64 [n]."""
     if not keys:
         return np.arange(below.num_rows)
     return np.lexsort(sort_columns(keys, below)[::-1])
+
+
+def may_be_first(keys: Sequence[SortKey], below: pa.RecordBatch, most: int) -> Array:
+    """Places, ascending, of rows among which the first `most` are, by the first key alone: int64.  O(n)."""
+    n = below.num_rows
+    if not keys or n <= 2 * most:
+        return np.arange(n)
+    if not most:
+        return np.arange(0)
+    *flags, place = sort_columns(keys[:1], below)
+    at = np.arange(n)
+    for flag in flags:  # which rows have a null, where some have: if those that come first suffice, the first of them
+        first: Array = np.flatnonzero(~flag)
+        if first.shape[0] < most:
+            return at
+        at = first
+    own = place[at]
+    kept: Array = at[own <= np.partition(own, most - 1)[most - 1]]
+    return kept
 
 
 def sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:
