@@ -82,7 +82,7 @@ class Result(Answer):
         self._run: Run | None = None
         self._table: pa.Table | None = None
         self._head: pa.RecordBatch | None = None
-        self._estimates: tuple[Run, Mapping[str, Sequence[Estimate]]] | None = None
+        self._estimates: Mapping[str, Sequence[Estimate]] | None = None
         self._one: Iterator[tuple[Any, ...]] | None = None
         self.sharing: Callable[[], Mapping[str, Sequence[str]]] = dict
         """The standing queries that have this query's plan, for EXPLAIN."""
@@ -119,7 +119,7 @@ class Result(Answer):
 
     def _begin(self) -> Run:
         """A run that has not been started yet."""
-        self._run = self._start()
+        self._run, self._estimates = self._start(), None
         return self._run
 
     def to_arrow(self) -> pa.Table:
@@ -147,10 +147,7 @@ class Result(Answer):
         return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """All rows as a Spark DataFrame of `session`; times are truncated to microseconds, Spark's resolution.
-
-        Raises ConfigError.
-        """
+        """All rows as a Spark DataFrame of `session`, times to the microsecond, as in Spark.  Raises ConfigError."""
         if not hasattr(session, "createDataFrame"):
             raise ConfigError(
                 f"to_spark: needed a Spark session; got {type(session).__name__}; write nile.spark.spark_session()"
@@ -201,13 +198,12 @@ class Result(Answer):
     def _seen(self) -> tuple[pa.RecordBatch | None, bool]:
         if self._table is None:
             return self._head, False
-        head = self._table.slice(0, SHOWN).combine_chunks().to_batches()
-        return (head[0] if head else None), self._run is not None and self._run.answer is not None
+        head = next(iter(self._table.slice(0, SHOWN).combine_chunks().to_batches()), None)
+        return head, self._run is not None and self._run.answer is not None
 
     def __repr__(self) -> str:
         named = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
-        told = f"<nile.Result [{named}]: {self._state()}>"
-        first, _ = self._seen()
+        told, (first, _) = f"<nile.Result [{named}]: {self._state()}>", self._seen()
         if first is None or not first.num_rows:
             return told
         rows = [" | ".join(text(value) for value in row) for row in tuples(first)]
@@ -332,10 +328,9 @@ class Result(Answer):
     @property
     def estimates(self) -> Mapping[str, Sequence[Estimate]]:
         """Of approximate aggregates: each number with its interval, by column, one per row; else {}."""
-        run = self._finished()
-        if self._estimates is None or self._estimates[0] is not run:
-            self._estimates = run, run.estimates
-        return self._estimates[1]
+        if self._estimates is None:
+            self._estimates = self._finished().estimates
+        return self._estimates
 
     @property
     def overall(self) -> Estimate:
@@ -370,8 +365,7 @@ class Result(Answer):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What should be known before the rows are used.  Runs the query to its end."""
-        run = self._finished()
-        return (*run.warnings, *self.left_out())
+        return (*self._finished().warnings, *self.left_out())
 
     def left_out(self) -> tuple[str, ...]:
         accounts = {} if self._run is None else self._run.accounting
