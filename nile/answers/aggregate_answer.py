@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nile.aggregates.asked import Aggregate
 from nile.answers.aggregate_table import AggregateTable
 from nile.operators.aggregate.estimates import Number
@@ -19,6 +21,7 @@ from nile.operators.aggregate.run import AggregateRun
 from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked
 from nile.operators.inputs.whole import Whole
+from nile.operators.strategies.distinct import groups_told
 from nile.operators.strategies.least import too_little
 from nile.operators.strategies.machine_prices import machine_prices
 from nile.preferences.budget import BudgetReport
@@ -81,6 +84,7 @@ class AggregateAnswer(AggregateTable):
         self._run = AggregateRun(plan, asked.data, left, each)
         self.notes: list[str] = []
         self._costly: tuple[str, ...] = ()
+        self._hidden: list[str] = []
         self._numbers = self._answer()
         self._take_notes()
         self._took, self._cpu = self._seconds, self._clock.cpu / 1e9
@@ -96,8 +100,8 @@ class AggregateAnswer(AggregateTable):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That the answer cost more than the plain exact way, where it did."""
-        return self._costly
+        """That the answer cost more than the plain exact way, where it did, and that groups are missing."""
+        return (*self._costly, *self._hidden)
 
     def again(self, budget: float | None, *, seed: int | None = None, method: str | None = None) -> AggregateAnswer:
         """The same aggregates of what was read, under a fraction of the exact work (None: all of it)."""
@@ -170,7 +174,11 @@ class AggregateAnswer(AggregateTable):
                 self.notes.append(f"{self._name(q)}: the stream holds {scope.covered:.1%} of the window")
             evidence = run.evidence(q)
             if data.grouped and not evidence.is_complete:
-                unseen = evidence.sample.unseen
+                unseen, sample = evidence.sample.unseen, evidence.sample
+                share = float(sample.drawn.sum()) / max(1.0, float(sample.size.sum()))
+                met = np.bincount(data.group[evidence.at], minlength=data.groups)
+                if not evidence.known.cells.shape[0] and (told := groups_told(met, share)):
+                    self._hidden.append(f"{self._name(q)}: {told}")
                 self.notes.append(
                     f"{self._name(q)}: groups of which no tuple was read are missing; they are among {unseen:,} tuples"
                 )

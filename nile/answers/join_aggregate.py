@@ -23,6 +23,7 @@ from nile.operators.aggregate.weighted import WeightedOutputs, weighted_numbers
 from nile.operators.inputs.aggregating import grouped, measure_of
 from nile.operators.inputs.loading import Columns
 from nile.operators.inputs.pair_conditions import StreamNames
+from nile.operators.strategies.distinct import groups_told
 from nile.preferences.budget import BudgetReport
 from nile.preferences.clock import Pace
 from nile.preferences.key_sample import KeySample
@@ -61,6 +62,7 @@ class JoinAggregateAnswer(AggregateTable):
         self.answer = answer
         self._of = (aggregates, by, aliases, confidence)
         self.notes: list[str] = []
+        self._hidden: tuple[str, ...] = ()
         if answer.clock is None:
             self._aggregate()
         else:
@@ -114,6 +116,8 @@ class JoinAggregateAnswer(AggregateTable):
         )
         if by:
             self.notes.append("groups of which no output was found are missing")
+            if random and (told := groups_told(np.bincount(group, minlength=groups), self._share(found.weight))):
+                self._hidden = (told,)
 
     @property
     def table_numbers(self) -> list[list[Number]]:
@@ -177,7 +181,13 @@ class JoinAggregateAnswer(AggregateTable):
     @property
     def warnings(self) -> tuple[str, ...]:
         """As of the join's answer."""
-        return self.answer.warnings
+        return (*self.answer.warnings, *self._hidden)
+
+    @staticmethod
+    def _share(weight: Array) -> float:
+        """Of the outputs, as their weights tell."""
+        total = float(weight.sum())
+        return weight.shape[0] / total if total else 1.0
 
     @property
     def figures(self) -> Any:

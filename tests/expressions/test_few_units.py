@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -109,3 +110,32 @@ def test_numbers_of_groups_within_a_budget_cover(form: str, costs: str) -> None:
 def inside(estimate: Any, value: float) -> bool:
     room = 1e-9 * abs(value)
     return not math.isfinite(estimate.high) or bool(estimate.low - room <= value <= estimate.high + room)
+
+
+@pytest.mark.parametrize("form", ["stream", "join"])
+def test_groups_that_a_sample_hides_are_told_of_and_none_where_it_has_all(form: str) -> None:
+    rng = np.random.default_rng(3)
+    n = 60_000
+    table = pa.table(
+        {
+            "at": np.arange(n, dtype=float),
+            "few": rng.integers(0, 3, n),
+            "many": rng.integers(0, 20_000, n),
+            "k": np.arange(n),
+        }
+    )
+    asked = "SELECT a.{by}, count(*) AS n FROM a GROUP BY a.{by} BUDGET 10 %"
+    if form == "join":
+        asked = asked.replace("FROM a", "FROM a, b WHERE a.k = b.k").replace("BUDGET", "WINDOW '60 s' BUDGET")
+    with nile.connect() as db:
+        db.register("a", table, time="at")
+        db.register("b", table.select(["at", "k"]), time="at")
+        few, many = (db.sql(asked.format(by=by), costs="engine") for by in ("few", "many"))
+        assert few.warnings == ()
+        rows = len(many)
+        (told,) = many.warnings
+    found = re.search(r"the sample has ([0-9,]+) of about ([0-9,]+) groups: of the others it has no tuple", told)
+    assert found is not None, told
+    met, there = (int(each.replace(",", "")) for each in found.groups())
+    assert met == rows
+    assert 12_000 <= there <= 30_000

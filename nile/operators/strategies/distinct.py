@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["distinct_of", "paired_of"]
+__all__ = ["distinct_of", "groups_told", "paired_of"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 64
@@ -44,6 +44,21 @@ def distinct_of(times: Array, met: float, tuples: float) -> float:
     falling = seen + once * float((missed * often).sum() / (each * share * missed / (1.0 - share) * often).sum())
     blend = _falling(often, once, twice)
     return float(even ** (1.0 - blend) * max(even, falling) ** blend)
+
+
+def groups_told(times: Array, share: float) -> str:
+    """Which groups a sample of so large a share of the tuples hides, in words; "" where it seems to have them all.
+
+    times: int64 [groups], tuples of each in the sample.
+    """
+    times = times[times > 0]
+    met = float(times.sum())
+    if share >= 1.0 or not met:
+        return ""
+    there = round(distinct_of(times, met, met / share))
+    if there <= times.shape[0]:
+        return ""
+    return f"the sample has {times.shape[0]:,} of about {there:,} groups: of the others it has no tuple"
 
 
 def paired_of(own: Array, others: Array, every: int) -> float:
