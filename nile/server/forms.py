@@ -239,7 +239,7 @@ def read_rows(body: bytes, form: Form, schema: pa.Schema) -> pa.Table:
         return rows
     except SourceError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise SourceError(
             f"rows: needed {_MEDIA[form].partition(';')[0]} of the columns {', '.join(schema.names)}; got: {told}; "

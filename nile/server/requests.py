@@ -72,7 +72,7 @@ def _is_asked(body: bytes) -> bool:
         return False
     try:
         return isinstance(json.loads(body).get("sql"), str)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

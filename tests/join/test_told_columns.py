@@ -45,10 +45,12 @@ def test_columns_of_pairs_are_those_of_their_tuples(
 ) -> None:
     db, tables = _streams(kinds, time)
     text = "SELECT a.n, b.n AS other, a.k, b.k AS again, a.ts, b.ts AS later FROM a, b WHERE a.k = b.k "
-    found = db.sql(
+    answer = db.sql(
         text + "WITH PREFERENCE desc a.k WINDOW '30 s'",
         budget=nile.Budget(0.5), costs="machine", strategy=strategy,
-    ).to_arrow()  # fmt: skip
+    )  # fmt: skip
+    assert all(each.tuples_in == each.applied + each.shed for each in answer.accounting.values())
+    found = answer.to_arrow()
     assert found.num_rows > 100
     for side, columns in enumerate((("n", "k", "ts"), ("other", "again", "later"))):
         at = found.column(columns[0])

@@ -25,6 +25,7 @@ from nile.operators.strategies.rechosen import Rest, Watch
 from nile.operators.strategies.slots import Kinds, Slots
 from nile.operators.strategies.telling import ToldRun, by_stratum, counted_all, drawing_rates, figures_of
 from nile.pyramid.grid.manager import Memory
+from nile.summaries.heavy import pa
 
 __all__ = ["StrategyJoin", "is_planned"]
 
@@ -329,10 +330,17 @@ class StrategyJoin(ToldRun):
         if self.choice.way not in ("keys", "prefix", "summary"):
             return 0, 0
         left, right = (
-            n - nulls - sum(part.shape[0] for part in parts)
-            for n, nulls, parts in zip(self._tuples, self._nulls, self._came, strict=True)
+            n - nulls - sum(self._with_key(side, part) for part in parts)
+            for side, (n, nulls, parts) in enumerate(zip(self._tuples, self._nulls, self._came, strict=True))
         )
         return left, right
+
+    def _with_key(self, side: int, places: Array) -> int:
+        """How many of the tuples that came in have a key: the first part of a stream comes in as it is."""
+        n = int(places.shape[0])
+        if self.choice.way != "prefix" or not self._nulls[side]:
+            return n
+        return n - int(self._joined.streams[side].key.take(pa.array(places)).null_count)
 
     @property
     def memory(self) -> Memory:
