@@ -50,6 +50,9 @@ class AggregateAnswer(AggregateTable):
     came within it.  Raises BudgetError where time is over before all groups can be told, as many as there are.
     """
 
+    _hidden: tuple[str, ...] = ()
+    """Which groups a sample hides, of each query that has such."""
+
     def __init__(
         self,
         asked: Asked,
@@ -84,7 +87,6 @@ class AggregateAnswer(AggregateTable):
         self._run = AggregateRun(plan, asked.data, left, each)
         self.notes: list[str] = []
         self._costly: tuple[str, ...] = ()
-        self._hidden: list[str] = []
         self._numbers = self._answer()
         self._take_notes()
         self._took, self._cpu = self._seconds, self._clock.cpu / 1e9
@@ -178,7 +180,7 @@ class AggregateAnswer(AggregateTable):
                 share = float(sample.drawn.sum()) / max(1.0, float(sample.size.sum()))
                 met = np.bincount(data.group[evidence.at], minlength=data.groups)
                 if not evidence.known.cells.shape[0] and (told := groups_told(met, share)):
-                    self._hidden.append(f"{self._name(q)}: {told}")
+                    self._hidden = (*self._hidden, f"{self._name(q)}: {told}")
                 self.notes.append(
                     f"{self._name(q)}: groups of which no tuple was read are missing; they are among {unseen:,} tuples"
                 )

@@ -116,7 +116,8 @@ class JoinAggregateAnswer(AggregateTable):
         )
         if by:
             self.notes.append("groups of which no output was found are missing")
-            if random and (told := groups_told(np.bincount(group, minlength=groups), self._share(found.weight))):
+            share = len(columns) / max(1.0, float(found.weight.sum()))
+            if random and (told := groups_told(np.bincount(group, minlength=groups), share)):
                 self._hidden = (told,)
 
     @property
@@ -182,12 +183,6 @@ class JoinAggregateAnswer(AggregateTable):
     def warnings(self) -> tuple[str, ...]:
         """As of the join's answer."""
         return (*self.answer.warnings, *self._hidden)
-
-    @staticmethod
-    def _share(weight: Array) -> float:
-        """Of the outputs, as their weights tell."""
-        total = float(weight.sum())
-        return weight.shape[0] / total if total else 1.0
 
     @property
     def figures(self) -> Any:

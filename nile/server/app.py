@@ -219,8 +219,12 @@ async def _advance(service: Service, request: Request) -> Response:
 
 async def _advance_all(service: Service, request: Request) -> Response:
     given = read_json(await request.body(), "advance")
-    await service.change(service.db.advance, given.get("time"))
-    return JSONResponse({"streams": list(await service.change(lambda: service.db.streams))})
+
+    def advance() -> list[str]:
+        service.db.advance(given.get("time"))
+        return list(service.db.streams)
+
+    return JSONResponse({"streams": await service.change(advance)})
 
 
 async def _queries(service: Service, _request: Request) -> Response:

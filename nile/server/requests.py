@@ -48,12 +48,12 @@ def read_json(body: bytes, what: str) -> dict[str, Any]:
 
 def read_asked(body: bytes, media: str) -> Asked:
     """A statement, as text or as {"sql", "params", "options"}.  Raises ConfigError."""
-    if not media.startswith("application/json") and not _is_asked(body):
+    given = read_json(body, "statement") if media.startswith("application/json") else _asked_of(body)
+    if given is None:
         try:
             return Asked(body.decode(), None, {})
         except UnicodeDecodeError:
             raise ConfigError("statement: needed text in UTF-8; got other bytes; convert it") from None
-    given = read_json(body, "statement")
     text, params, options = given.get("sql"), given.get("params"), given.get("options", {})
     unknown = sorted(set(given) - {"sql", "params", "options"})
     if not isinstance(text, str) or not isinstance(options, dict) or unknown:
@@ -66,14 +66,15 @@ def read_asked(body: bytes, media: str) -> Asked:
     return Asked(text, params, {name: _option(name, value) for name, value in options.items()})
 
 
-def _is_asked(body: bytes) -> bool:
-    """Whether a body is such an object, whatever its media type (that of curl -d is a form's); plans have no "sql"."""
+def _asked_of(body: bytes) -> dict[str, Any] | None:
+    """Such an object, whatever the media type says (curl -d says a form's); None: a statement, or a plan as JSON."""
     if not body.lstrip().startswith(b"{") or b'"sql"' not in body:
-        return False
+        return None
     try:
-        return isinstance(json.loads(body).get("sql"), str)
+        given: dict[str, Any] = json.loads(body)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return given if isinstance(given.get("sql"), str) else None
 
 
 def _option(name: str, value: Any) -> Any:

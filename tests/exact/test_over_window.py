@@ -330,14 +330,14 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         pass_by = staticmethod(line_kernels.pass_by.py_func)
         gather = staticmethod(line_kernels.gather.py_func)
 
-    inner = ("_changes", "_counts_rows", "_number", "tell_part")
+    inner = ("_changes", "_counts_rows", "_number", "begin_pair", "tell_part")
     for plan in _plans(9):
         outs = []
         for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
                 patched.setattr(stretch, "lines", Lines if kernels is Twin else line_kernels)
-                for name in ("due", "_row") if kernels is Twin else ():
+                for name in ("due", "_row", "begin_pair") if kernels is Twin else ():
                     patched.setattr(line_kernels, name, getattr(line_kernels, name).py_func)
                 for name in inner if kernels is Twin else ():  # what they call is Python, too
                     patched.setattr(compiled, name, getattr(compiled, name).py_func)

@@ -17,6 +17,7 @@ from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Join, Range, Rows, Scan, Unbounded
 from nile.exact.state.group_kernels import AT_ONCE, apply_counts, count_pairs, number_pairs
 from nile.exact.state.rows import grown
+from nile.exact.state.totals import sums_kernels
 from nile.exact.state.totals.sums_kernels import add_double, rounded
 from nile.summaries.errors import SumOverflow
 
@@ -59,6 +60,13 @@ def bits(value: float) -> int:
     return int(np.array(value).view(np.int64))
 
 
+@pytest.fixture
+def _in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the Python of a kernel calls is Python, too."""
+    monkeypatch.setattr(sums_kernels, "_digits_of", sums_kernels._digits_of.py_func)
+
+
+@pytest.mark.usefixtures("_in_python")
 @pytest.mark.parametrize("spread", [0, 40, 300, 2000])
 def test_an_exact_sum_equals_fsum_whatever_the_spread_of_exponents(spread: int) -> None:
     rng = np.random.default_rng(spread)
@@ -77,6 +85,7 @@ def test_an_exact_sum_equals_fsum_whatever_the_spread_of_exponents(spread: int) 
         assert rounded(digits, 0, scratch) == math.fsum(values[n // 2 :])
 
 
+@pytest.mark.usefixtures("_in_python")
 @pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 0.1, -1.0])
 def test_an_exact_sum_of_one_value_is_the_value(value: float) -> None:
     digits, scratch = np.zeros(70, np.int64), np.zeros(70, np.int64)

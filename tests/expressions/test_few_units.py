@@ -139,3 +139,21 @@ def test_groups_that_a_sample_hides_are_told_of_and_none_where_it_has_all(form: 
     met, there = (int(each.replace(",", "")) for each in found.groups())
     assert met == rows
     assert 12_000 <= there <= 30_000
+
+
+@pytest.mark.parametrize("budget", ["5 %", "50 %", "100 %", "ERROR"])
+@pytest.mark.parametrize("of", ["count(*) AS n", "avg(v) AS n", "min(v) AS n", "count(DISTINCT v) AS n"])
+@pytest.mark.parametrize("by", ["", "few"])
+def test_every_answer_tells_what_it_is_worth(budget: str, of: str, by: str) -> None:
+    rng = np.random.default_rng(4)
+    n = 20_000
+    table = pa.table({"at": np.arange(n, dtype=float), "few": rng.integers(0, 3, n), "v": rng.normal(size=n)})
+    how = "ERROR 0.9" if budget == "ERROR" else f"BUDGET {budget}"
+    text = f"SELECT {of} FROM a {how}" if not by else f"SELECT {by}, {of} FROM a GROUP BY {by} {how}"
+    with nile.connect() as db:
+        answer = db.register("a", table, time="at").sql(text, costs="machine")
+        assert len(answer) == (3 if by else 1)
+        assert isinstance(answer.warnings, tuple)
+        assert isinstance(answer.worth(), str)
+        assert answer.accounting["a"].tuples_in == n
+        assert answer.budget.spent >= 0.0

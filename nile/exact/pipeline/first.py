@@ -42,15 +42,16 @@ class Ordering(Stateful):
         delta = deltas[0]
         if not len(delta):
             return empty(self.schema)
-        held = self._live()
+        wholly = self._end == MOST and not self.plan.offset  # then what comes and goes is told
+        held = self._live() if self.wanted and not wholly else None
         codes = self._table.codes(self._table.encode(delta.rows.columns))
         self._counts = grown(self._counts, self._table.room)
         self._births = grown(self._births, self._table.room)
         begins, life = self._lives(delta, codes)
         out = empty(self.schema)
-        if self.wanted and self._end == MOST and not self.plan.offset:  # all are shown: what comes and goes is told
+        if self.wanted and wholly:
             out = Delta(delta.ts, np.sign(delta.sign).astype(np.int8), delta.rows)
-        elif self.wanted:
+        elif held is not None:
             place = np.empty(self._table.room, np.int64)
             place[held] = np.arange(held.shape[0])
             life = np.where(life < 0, place[codes], life + held.shape[0])

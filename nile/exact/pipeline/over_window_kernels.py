@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import inlined, kernel
-from nile.exact.state.line_kernels import due
+from nile.exact.state.line_kernels import AFTER, AT, BEFORE, CODE, END, GROUP, TOUCH, begin_pair, due
 from nile.exact.state.rows_kernels import intern_words, release_codes
 from nile.exact.state.totals.states import DOUBLE, ROWS, WHOLE
 
@@ -22,18 +22,8 @@ TUPLES = 4  # tuples of this pass
 MOST = 5  # the most rows that wait at once in it
 LOOKED = 6  # whether TUPLES, MOST and NULLS are known, of a pass that found too little room
 
-# tuples: int64 [3, room], by tuple
-CODE = 0
-WEIGHT = 1
-TOUCH = 2
-
-# pairs (instant, group): int64 [6, room], by pair
-AT = 0  # the instant
-GROUP = 1  # the code of the group
-BEFORE = 2  # its rows before
-AFTER = 3
-START = 4  # the first tuple
-END = 5  # the last
+# tuples, pairs: as of `line_kernels`
+WEIGHT = 1  # of a tuple
 
 # what a row told has beyond plain numbers
 NULL_KEY = 1  # a key that is null
@@ -146,10 +136,7 @@ def slide(
                 pair = touched
                 touched += 1
                 mark[code] = pair
-                pairs[AT, pair] = now
-                pairs[GROUP, pair] = code
-                pairs[BEFORE, pair] = counts[code]
-                pairs[START, pair] = n
+                begin_pair(pairs, pair, now, code, counts[code], n)
                 if counts[code] == 0:
                     births[code] = place[BORN]
             pairs[END, pair] = n

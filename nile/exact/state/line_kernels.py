@@ -14,13 +14,22 @@ Array = np.ndarray[Any, Any]
 CODE = 0
 TOUCH = 2
 
-# pairs: int64 [6, room], by pair
-AT = 0
-GROUP = 1
-BEFORE = 2
+# pairs (instant, group): int64 [6, room], by pair
+AT = 0  # the instant
+GROUP = 1  # the code of the group
+BEFORE = 2  # its rows before
 AFTER = 3
-START = 4
-END = 5
+START = 4  # the first tuple
+END = 5  # the last
+
+
+@inlined
+def begin_pair(pairs: Array, pair: Any, now: Any, code: Any, rows: Any, tuple_: Any) -> None:
+    """The first tuple of a group in an instant, before which it has so many rows."""
+    pairs[AT, pair] = now
+    pairs[GROUP, pair] = code
+    pairs[BEFORE, pair] = rows
+    pairs[START, pair] = tuple_
 
 
 @kernel
@@ -138,10 +147,7 @@ def pass_by(
                 pair = touched
                 touched += 1
                 mark[code] = pair
-                pairs[AT, pair] = now
-                pairs[GROUP, pair] = code
-                pairs[BEFORE, pair] = counts[code]
-                pairs[START, pair] = n
+                begin_pair(pairs, pair, now, code, counts[code], n)
                 if counts[code] == 0:
                     births[code] = number + n
             counts[code] += -1 if leaves else 1

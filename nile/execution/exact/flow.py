@@ -328,8 +328,6 @@ class Flow:
         schema = schema_of(plan.fields)
         sorter = Sorter(self._spills, schema, lambda batch: order_of(plan.keys, batch), self._share, most)
         for batch in batches:
-            rows = fitted(batch, schema)
-            if most is not None and rows.num_rows > 2 * most:  # of a batch no others can be among the first of all
-                rows = rows.take(pa.array(may_be_first(plan.keys, rows, most)))
-            sorter.add(rows)
+            rows = fitted(batch, schema)  # of a batch no others than its own first can be among the first of all
+            sorter.add(rows if most is None else may_be_first(plan.keys, rows, most))
         yield from sorter.rows()

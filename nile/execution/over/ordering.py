@@ -26,9 +26,7 @@ def sorted_rows(keys: Sequence[SortKey], below: pa.RecordBatch) -> pa.RecordBatc
 
 def first_rows(keys: Sequence[SortKey], below: pa.RecordBatch, most: int) -> pa.RecordBatch:
     """The first `most` rows in order; of equals that which came first.  O(n + m log m), m of them by the first key."""
-    if below.num_rows > 2 * most:
-        below = below.take(pa.array(may_be_first(keys, below, most)))
-    return sorted_rows(keys, below).slice(0, most)
+    return sorted_rows(keys, may_be_first(keys, below, most)).slice(0, most)
 
 
 def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
@@ -38,23 +36,20 @@ def order_of(keys: Sequence[SortKey], below: pa.RecordBatch) -> Array:
     return np.lexsort(sort_columns(keys, below)[::-1])
 
 
-def may_be_first(keys: Sequence[SortKey], below: pa.RecordBatch, most: int) -> Array:
-    """Places, ascending, of rows among which the first `most` are, by the first key alone: int64.  O(n)."""
-    n = below.num_rows
-    if not keys or n <= 2 * most:
-        return np.arange(n)
+def may_be_first(keys: Sequence[SortKey], below: pa.RecordBatch, most: int) -> pa.RecordBatch:
+    """Rows as they came among which the first `most` are, by the first key; all where that spares little.  O(n)."""
+    if not keys or below.num_rows <= 2 * most:
+        return below
     if not most:
-        return np.arange(0)
+        return below.slice(0, 0)
     *flags, place = sort_columns(keys[:1], below)
-    at = np.arange(n)
+    at = np.arange(below.num_rows)
     for flag in flags:  # which rows have a null, where some have: if those that come first suffice, the first of them
-        first: Array = np.flatnonzero(~flag)
-        if first.shape[0] < most:
-            return at
-        at = first
+        at = np.flatnonzero(~flag)
+        if at.shape[0] < most:
+            return below
     own = place[at]
-    kept: Array = at[own <= np.partition(own, most - 1)[most - 1]]
-    return kept
+    return below.take(pa.array(at[own <= np.partition(own, most - 1)[most - 1]]))
 
 
 def sort_columns(keys: Sequence[SortKey], below: pa.RecordBatch) -> list[Array]:

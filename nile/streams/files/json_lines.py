@@ -101,15 +101,17 @@ class JsonSource:
         """The rows, only `columns`, at most `rows` a batch.  Raises SourceError if the file breaks off."""
         check_columns(self.schema, columns, where=str(self.path))
         schema = pa.schema([self.schema.field(name) for name in columns])
+        # Arrow counts no rows without a column.
+        read = schema if columns else pa.schema([self.schema.field(0)])
         first = 1
         for lines in _blocks(self.path):
             for start in range(0, len(lines), rows):
                 some = lines[start : start + rows]
-                typed = _at_once(some, schema)
+                typed = _at_once(some, read)
                 if typed is None:
                     yield _one_by_one(some, schema, first)
                 else:
-                    yield RawBatch(typed, np.arange(first, first + len(some), dtype=np.int64))
+                    yield RawBatch(typed.select(columns), np.arange(first, first + len(some), dtype=np.int64))
                 first += len(some)
 
 
@@ -161,12 +163,12 @@ def _refuse_other(path: Path, start: bytes) -> None:
 def _at_once(lines: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch | None:
     """The rows by Arrow's reader, or None where a value or a line does not fit, or may not."""
     text = b"\n".join(lines)
-    if not schema.names or not text.isascii():
+    if not text.isascii():
         try:
-            text.decode()
+            told = text.decode()
         except UnicodeDecodeError:
             return None
-        if not schema.names or NOT_UTF8.encode() in text:
+        if NOT_UTF8 in told:
             return None
     asked = pa.schema([(f.name, pa.string() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
     try:

@@ -23,48 +23,47 @@ _POWERS = 2.0 ** np.arange(-1022, 971)
 
 
 @inlined
-def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
-    """Add or take away a finite double, given as its bits.  base: the first digit's number.
+def _digits_of(bits: int, plus: bool) -> tuple[int, Any, Any, Any]:
+    """(the first of three digits of 32 bits that a finite double adds to, what it adds to each), given its bits.
 
     Without a branch on the sign: which tuples come and which go nobody guesses.
     """
     e = (bits >> 52) & 0x7FF
     m = bits & np.int64(0xFFFFFFFFFFFFF)
     if e == 0:
-        if m == 0:
-            return
         e = 1
     else:
         m |= np.int64(1) << 52
-    at = (e >> 5) - base
     shift = e & 31
     step = np.int64(1) if (bits < 0) != plus else np.int64(-1)
     rest = (m >> 1) >> (31 - shift)
-    digits[at] += step * ((m << shift) & _LOW)
-    digits[at + 1] += step * (rest & _LOW)
-    digits[at + 2] += step * (rest >> 32)
+    return e >> 5, step * ((m << shift) & _LOW), step * (rest & _LOW), step * (rest >> 32)
+
+
+@inlined
+def add_double(digits: Array, bits: int, plus: bool, base: int) -> None:
+    """Add or take away a finite double, given as its bits.  base: the first digit's number."""
+    if bits & np.int64(0x7FFFFFFFFFFFFFFF) == 0:
+        return
+    at, low, middle, high = _digits_of(bits, plus)
+    at -= base
+    digits[at] += low
+    digits[at + 1] += middle
+    digits[at + 2] += high
 
 
 @inlined
 def add_carried(digits: Array, bits: int, plus: bool, base: int) -> None:
     """As `add_double`, to digits of 32 bits but the last, which they are afterwards."""
-    e = (bits >> 52) & 0x7FF
-    m = bits & np.int64(0xFFFFFFFFFFFFF)
-    if e == 0:
-        if m == 0:
-            return
-        e = 1
-    else:
-        m |= np.int64(1) << 52
-    at = (e >> 5) - base
-    shift = e & 31
-    step = np.int64(1) if (bits < 0) != plus else np.int64(-1)
-    rest = (m >> 1) >> (31 - shift)
-    d = digits[at] + step * ((m << shift) & _LOW)
+    if bits & np.int64(0x7FFFFFFFFFFFFFFF) == 0:
+        return
+    at, low, middle, high = _digits_of(bits, plus)
+    at -= base
+    d = digits[at] + low
     digits[at] = d & _LOW
-    d = digits[at + 1] + step * (rest & _LOW) + (d >> 32)
+    d = digits[at + 1] + middle + (d >> 32)
     digits[at + 1] = d & _LOW
-    d = digits[at + 2] + step * (rest >> 32) + (d >> 32)
+    d = digits[at + 2] + high + (d >> 32)
     digits[at + 2] = d & _LOW
     carry = d >> 32
     last = digits.shape[0] - 1
