@@ -337,8 +337,10 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
                 patched.setattr(stretch, "lines", Lines if kernels is Twin else line_kernels)
-                for name in ("due", "_row", "begin_pair") if kernels is Twin else ():
+                for name in ("due", "_row", "begin_pair", "_group", "_ask_for") if kernels is Twin else ():
                     patched.setattr(line_kernels, name, getattr(line_kernels, name).py_func)
+                if kernels is Twin:
+                    patched.setattr(line_kernels, "fetch", lambda _rows, _at: None)
                 for name in inner if kernels is Twin else ():  # what they call is Python, too
                     patched.setattr(compiled, name, getattr(compiled, name).py_func)
                 if threads > 1:

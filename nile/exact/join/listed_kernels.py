@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nile.base.compiler import numba
-from nile.exact.state.kernels import inlined, kernel, part
+from nile.exact.state.kernels import fetch, inlined, kernel, part
 
 __all__ = [
     "BATCH", "DONE", "FIRST", "LEFT_DONE", "LEFT_GONE", "NEXT", "RIGHT_DONE", "RIGHT_GONE", "ROOM", "begin_lists",
@@ -47,24 +46,6 @@ class Streams(NamedTuple):
     left_code: Array
     right_ts: Array
     right_code: Array
-
-
-@numba.extending.intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _fetch(_typing: Any, rows: Any, _at: Any) -> Any:
-    """Ask for a row of an array, so that it is in a near cache once it is looked at; nothing waits for it."""
-
-    def ask(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, given[0])
-        word = context.get_value_type(numba.types.intp)
-        stride = builder.extract_value(array.strides, 0)
-        place = builder.add(builder.ptrtoint(array.data, word), builder.mul(given[1], stride))
-        line = builder.inttoptr(place, context.get_value_type(numba.types.voidptr))
-        how = [context.get_constant(numba.types.int32, each) for each in (1, 3, 1)]  # to write, near, data
-        kind = numba.core.cgutils.ir.FunctionType(numba.core.cgutils.ir.VoidType(), [line.type, *(n.type for n in how)])
-        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind), [line, *how])
-        return context.get_dummy_value()
-
-    return numba.types.void(rows, numba.types.int64), ask
 
 
 @kernel
@@ -231,7 +212,7 @@ def write_pairs(
         begin_left, begin_right = i, j
         i, j, end = _merge(streams, i, j, n, m, 0, most, times, slots, tuples)
         for at in range(end):
-            _fetch(rows, slots[U8(at)])
+            fetch(rows, slots[U8(at)])
         most = min(2 * most, BATCH)
         total, records, now = written - skip, np.int64(0), 0
         while now < end and total <= room:

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import allocating_kernel, inlined, kernel
+from nile.exact.state.kernels import allocating_kernel, fetch, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 
 AT_ONCE = 512
 """Runs that are looked through for those of one part before any is worked on."""
+AHEAD = 12
+"""Runs ahead of the one that is worked on whose groups are asked for."""
 
 
 @kernel
@@ -125,6 +127,13 @@ def own_runs(begin: int, codes: Array, begins: Array, runs: int, part: int, mask
     return many
 
 
+@inlined
+def group_ahead(k: int, own: Array, begins: Array, codes: Array) -> Any:
+    """The group of the run AHEAD of the k-th of some, as `own_runs` writes them."""
+    run = own[k + AHEAD]
+    return codes[begins[run] if begins.shape[0] > 0 else run]
+
+
 @kernel
 def apply_counts(
     weight: Array,
@@ -150,7 +159,10 @@ def apply_counts(
     ragged = begins.shape[0] > 0
     own = scratch[:AT_ONCE]
     for some in range(0, touch.shape[0], AT_ONCE):
-        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+        many = own_runs(some, codes, begins, touch.shape[0], part, mask, own)
+        for k in range(many):
+            if k + AHEAD < many:
+                fetch(now, group_ahead(k, own, begins, codes))
             run = own[k]
             begin = begins[run] if ragged else run
             code = codes[begin]

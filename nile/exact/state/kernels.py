@@ -13,7 +13,7 @@ import numpy as np
 
 from nile.base.compiler import numba
 
-__all__ = ["allocating_kernel", "copied", "inlined", "kernel", "part"]
+__all__ = ["allocating_kernel", "copied", "fetch", "inlined", "kernel", "look", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,3 +48,33 @@ def copied(n: int, values: Any, to: Any) -> None:
     """The first n of `values` into `to`: where a slice is assigned numba compiles the text of its error too, in 2 s."""
     for at in np.ndindex((n, *values.shape[1:])):
         to[at] = values[at]
+
+
+def _asked_for(rows: Any, *, to_write: bool) -> Any:
+    """The signature and the code of `fetch` and `look`."""
+
+    def ask(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, given[0])
+        word = context.get_value_type(numba.types.intp)
+        stride = builder.extract_value(array.strides, 0)
+        place = builder.add(builder.ptrtoint(array.data, word), builder.mul(given[1], stride))
+        line = builder.inttoptr(place, context.get_value_type(numba.types.voidptr))
+        how = [context.get_constant(numba.types.int32, each) for each in (int(to_write), 3, 1)]  # near, data
+        kind = numba.core.cgutils.ir.FunctionType(numba.core.cgutils.ir.VoidType(), [line.type, *(n.type for n in how)])
+        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind), [line, *how])
+        return context.get_dummy_value()
+
+    return numba.types.void(rows, numba.types.int64), ask
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def fetch(_typing: Any, rows: Any, _at: Any) -> Any:
+    """Ask for a row of an array, whose first axis this is, so that it is in a near cache once it is written to; nothing
+    waits for it."""
+    return _asked_for(rows, to_write=True)
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def look(_typing: Any, rows: Any, _at: Any) -> Any:
+    """As `fetch`, to be read only: other threads may read it as well."""
+    return _asked_for(rows, to_write=False)

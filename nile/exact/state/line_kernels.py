@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import inlined, kernel
+from nile.exact.state.group_kernels import AHEAD
+from nile.exact.state.kernels import fetch, inlined, kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +84,21 @@ def _row(
     return code
 
 
+@inlined
+def _group(own: int, number: int, new_codes: Array, codes: Array, first: int) -> Any:
+    """The group of the number-th row to leave, the own-th of those that come."""
+    if own >= 0:
+        return new_codes[own]
+    at = first + number
+    return np.int64(codes[at if at < codes.shape[0] else at - codes.shape[0]])
+
+
+@inlined
+def _ask_for(code: Any, counts: Array, mark: Array) -> None:
+    fetch(counts, code)
+    fetch(mark, code)
+
+
 @kernel
 def gather(
     begin_come: int, end_come: int, begin_leave: int, end_leave: int, new_codes: Array, new_words: Array, until: Array,
@@ -96,6 +112,9 @@ def gather(
         for number in range(begin_leave if leaves else begin_come, end_leave if leaves else end_come):
             code = _row(leaves, number, n, new_codes, new_words, until, codes, words, nulls, first, held,
                            tuples, signs, taken)  # fmt: skip
+            if number + AHEAD < (end_leave if leaves else end_come):
+                own = number + AHEAD - (held if leaves else 0)
+                _ask_for(_group(own, number + AHEAD, new_codes, codes, first), counts, mark)
             counts[code] += -1 if leaves else 1
             mark[code] = 0
             n += 1
@@ -138,10 +157,15 @@ def pass_by(
                            first, held, tuples, signs, taken)  # fmt: skip
             if leaves:
                 k += 1
+                if k + AHEAD < end_leave:
+                    _ask_for(_group(k + AHEAD - held, k + AHEAD, new_codes, codes, first), counts, mark)
                 if k < end_leave:
                     leaving_at = due(k, held, first, until, ts, window)
             else:
                 i += 1
+                if i + AHEAD < end_come:
+                    _ask_for(new_codes[i + AHEAD], counts, mark)
+                    fetch(births, new_codes[i + AHEAD])
             pair = mark[code]
             if pair < 0:
                 pair = touched

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.kernels import inlined, kernel, part
+from nile.exact.state.kernels import fetch, inlined, kernel, look, part
 
 Array = np.ndarray[Any, Any]
 
@@ -14,6 +14,9 @@ Array = np.ndarray[Any, Any]
 USED = 0  # codes ever given, free ones included
 FREE = 1  # length of the stack of free codes
 LIVE = 2  # codes in use
+
+AT_ONCE = 64
+"""Rows whose places are asked for before the first of them is looked up."""
 
 
 @part
@@ -57,10 +60,23 @@ def repeated(words: Array, row: int) -> bool:
     return same
 
 
+@inlined
+def hash_ahead(words: Array, begin: int, end: int, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
+    """codes[i]: the hash of row i, whose place in a table is asked for ahead of when it is looked up."""
+    mask = index.shape[0] - 1
+    for i in range(begin, end):
+        codes[i] = hashed(words, i)
+        look(index, codes[i] & mask)
+    for i in range(begin, end):
+        seen = index[codes[i] & mask] - 1
+        if seen >= 0:
+            look(hashes, seen)
+            look(kept, seen)
+
+
 @part
-def interned(words: Array, row: int, index: Array, kept: Array, hashes: Array, free: Array, meta: Array) -> int:
-    """The code of one row, -1: it is new, and there is no room.  As `intern_words`."""
-    h = hashed(words, row)
+def interned(words: Array, row: int, h: int, index: Array, kept: Array, hashes: Array, free: Array, meta: Array) -> int:
+    """The code of one row with this hash, -1: it is new, and there is no room.  As `intern_words`."""
     code, at = found(words, row, h, index, kept, hashes)
     if code < 0:
         if meta[LIVE] >= index.shape[0] // 2 or (meta[FREE] == 0 and meta[USED] == kept.shape[0]):
@@ -88,25 +104,31 @@ def intern_words(
     words, kept: int64 [n, w], [capacity, w]; index: int64 [power of two], code + 1 or 0; hashes: int64 [capacity];
     free: int64 [capacity], a stack; meta: as above.  Room ends when kept is full or the index more than half full.
     """
-    for i in range(start, words.shape[0]):
-        if i > start and repeated(words, i):
-            codes[i] = codes[i - 1]
-            continue
-        code = interned(words, i, index, kept, hashes, free, meta)
-        if code < 0:
-            return i
-        codes[i] = code
+    for some in range(start, words.shape[0], AT_ONCE):
+        end = min(some + AT_ONCE, words.shape[0])
+        hash_ahead(words, some, end, codes, index, kept, hashes)
+        for i in range(some, end):
+            if i > start and repeated(words, i):
+                codes[i] = codes[i - 1]
+                continue
+            code = interned(words, i, codes[i], index, kept, hashes, free, meta)
+            if code < 0:
+                return i
+            codes[i] = code
     return len(words)
 
 
 @kernel
 def find_words(words: Array, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
     """codes[i]: the code of row i of words, -1: it has none yet.  As `intern_words`."""
-    for i in range(words.shape[0]):
-        if i > 0 and repeated(words, i):
-            codes[i] = codes[i - 1]
-        else:
-            codes[i], _ = found(words, i, hashed(words, i), index, kept, hashes)
+    for some in range(0, words.shape[0], AT_ONCE):
+        end = min(some + AT_ONCE, words.shape[0])
+        hash_ahead(words, some, end, codes, index, kept, hashes)
+        for i in range(some, end):
+            if i > 0 and repeated(words, i):
+                codes[i] = codes[i - 1]
+            else:
+                codes[i], _ = found(words, i, codes[i], index, kept, hashes)
 
 
 @kernel
@@ -152,8 +174,15 @@ def release_code(code: int, index: Array, hashes: Array, free: Array, meta: Arra
 @kernel
 def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: Array) -> None:
     """Forget `codes` (repeats allowed)."""
-    for i in range(codes.shape[0]):
-        release_code(codes[i], index, hashes, free, meta)
+    mask = index.shape[0] - 1
+    for some in range(0, codes.shape[0], AT_ONCE):
+        end = min(some + AT_ONCE, codes.shape[0])
+        for i in range(some, end):
+            fetch(hashes, codes[i])
+        for i in range(some, end):
+            fetch(index, hashes[codes[i]] & mask)
+        for i in range(some, end):
+            release_code(codes[i], index, hashes, free, meta)
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nile.exact.state.kernels import allocating_kernel, inlined, kernel
-from nile.exact.state.rows_kernels import interned, release_code
+from nile.exact.state.rows_kernels import hashed, interned, release_code
 
 Array = np.ndarray[Any, Any]
 
@@ -74,7 +74,7 @@ def arrive(
             null |= new_keys[i, c]
         code = -1
         if null == 0:
-            code = interned(new_keys, i, index, kept, hashes, free, meta)
+            code = interned(new_keys, i, hashed(new_keys, i), index, kept, hashes, free, meta)
             if code < 0:
                 return i
         at = (newest + i) & mask

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.group_kernels import AT_ONCE, own_runs
-from nile.exact.state.kernels import allocating_kernel, kernel, part
+from nile.exact.state.group_kernels import AHEAD, AT_ONCE, group_ahead, own_runs
+from nile.exact.state.kernels import allocating_kernel, fetch, kernel, part
 from nile.exact.state.totals.sums_kernels import add_double, is_special, magnitude, nearest
 
 Array = np.ndarray[Any, Any]
@@ -144,7 +144,15 @@ def apply_squares(
     ragged = begins.shape[0] > 0
     own, scratch = scratch[:AT_ONCE], scratch[AT_ONCE:]
     for some in range(0, touch.shape[0], AT_ONCE):
-        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+        many = own_runs(some, codes, begins, touch.shape[0], part, mask, own)
+        for k in range(many):
+            if k + AHEAD < many:
+                following = group_ahead(k, own, begins, codes)
+                fetch(digits, following)
+                fetch(squares, following)
+                fetch(special, following)
+                fetch(now, following)
+                fetch(counts, following)
             run = own[k]
             begin = begins[run] if ragged else run
             code = codes[begin]

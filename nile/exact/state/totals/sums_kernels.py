@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.group_kernels import AT_ONCE, own_runs
-from nile.exact.state.kernels import inlined, kernel, part
+from nile.exact.state.group_kernels import AHEAD, AT_ONCE, group_ahead, own_runs
+from nile.exact.state.kernels import fetch, inlined, kernel, part
 
 Array = np.ndarray[Any, Any]
 
@@ -205,7 +205,11 @@ def carry_all(digits: Array) -> None:
 def read_doubles(codes: Array, digits: Array, base: int, special: Array, now: Array, scratch: Array) -> None:
     """now[g], the sum, of some groups, int64 [n]: digits int64 [groups, d], of any size until then, special int64
     [groups, 3]; scratch as in `rounded`."""
-    for code in codes:
+    for i in range(codes.shape[0]):
+        if i + AHEAD < codes.shape[0]:
+            fetch(digits, codes[i + AHEAD])
+            fetch(now, codes[i + AHEAD])
+        code = codes[i]
         if digits.shape[1] > 0:
             carry_over(digits[code])
         some = digits.shape[1] > 0 or special[code].any()
@@ -250,27 +254,10 @@ def room_for(bits: Array, base: int, width: int) -> bool:
 
 @kernel
 def apply_doubles(
-    sign: Array,
-    codes: Array,
-    bits: Array,
-    valid: Array,
-    begins: Array,
-    touch: Array,
-    first: Array,
-    last: Array,
-    base: int,
-    digits: Array,
-    special: Array,
-    now: Array,
-    counts: Array,
-    old: Array,
-    new: Array,
-    old_count: Array,
-    new_count: Array,
-    part: int,
-    mask: int,
-    scratch: Array,
-) -> bool:
+    sign: Array, codes: Array, bits: Array, valid: Array, begins: Array, touch: Array, first: Array, last: Array,
+    base: int, digits: Array, special: Array, now: Array, counts: Array, old: Array, new: Array, old_count: Array,
+    new_count: Array, part: int, mask: int, scratch: Array,
+) -> bool:  # fmt: skip
     """Add what comes and take away what goes, and read the sum of each pair (instant, group) before and after; False,
     and nothing done, where digits from `base` on have no room for these doubles (`widened`).
 
@@ -284,7 +271,14 @@ def apply_doubles(
     ragged = begins.shape[0] > 0
     own, scratch = scratch[:AT_ONCE], scratch[AT_ONCE:]
     for some in range(0, touch.shape[0], AT_ONCE):
-        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+        many = own_runs(some, codes, begins, touch.shape[0], part, mask, own)
+        for k in range(many):
+            if k + AHEAD < many:
+                following = group_ahead(k, own, begins, codes)
+                fetch(digits, following)
+                fetch(special, following)
+                fetch(now, following)
+                fetch(counts, following)
             run = own[k]
             begin = begins[run] if ragged else run
             code = codes[begin]
@@ -316,6 +310,9 @@ def add_doubles(
     no room.  Digits may be of any size afterwards."""
     last = digits.shape[1] - 1
     for i in range(begin, sign.shape[0]):
+        if i + AHEAD < sign.shape[0]:
+            fetch(digits, codes[i + AHEAD])
+            fetch(counts, codes[i + AHEAD])
         if not valid[i]:
             continue
         code = codes[i]
@@ -349,27 +346,10 @@ def carry_integer(digits: Array) -> None:
 
 @kernel
 def apply_integers(
-    sign: Array,
-    codes: Array,
-    values: Array,
-    valid: Array,
-    unsigned: bool,
-    begins: Array,
-    touch: Array,
-    first: Array,
-    last: Array,
-    digits: Array,
-    counts: Array,
-    old_high: Array,
-    old_low: Array,
-    old_count: Array,
-    new_high: Array,
-    new_low: Array,
-    new_count: Array,
-    part: int,
-    mask: int,
-    scratch: Array,
-) -> None:
+    sign: Array, codes: Array, values: Array, valid: Array, unsigned: bool, begins: Array, touch: Array,
+    first: Array, last: Array, digits: Array, counts: Array, old_high: Array, old_low: Array, old_count: Array,
+    new_high: Array, new_low: Array, new_count: Array, part: int, mask: int, scratch: Array,
+) -> None:  # fmt: skip
     """As apply_doubles for whole numbers: digits int64 [groups, 2]; old_*, new_*: int64 [pairs], high and low digit.
 
     The sum is high * 2**32 + low, 0 <= low < 2**32.
@@ -378,7 +358,12 @@ def apply_integers(
     ragged = begins.shape[0] > 0
     own = scratch[:AT_ONCE]
     for some in range(0, touch.shape[0], AT_ONCE):
-        for k in range(own_runs(some, codes, begins, touch.shape[0], part, mask, own)):
+        many = own_runs(some, codes, begins, touch.shape[0], part, mask, own)
+        for k in range(many):
+            if k + AHEAD < many:
+                following = group_ahead(k, own, begins, codes)
+                fetch(digits, following)
+                fetch(counts, following)
             run = own[k]
             begin = begins[run] if ragged else run
             code = codes[begin]
