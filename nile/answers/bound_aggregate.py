@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from nile.aggregates.asked import Aggregate
-from nile.aggregates.catalogue import CATALOGUE
 from nile.answers.aggregate_answer import AggregateAnswer, WholeAggregates
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
@@ -133,9 +132,6 @@ class BoundAggregate:
             return ["" if each is None else each.kind(schema, where="aggregates") for each in values]
 
         of, groups = kinds([aggregate.value for aggregate in self.aggregates]), kinds(self.by)
-        rounded = any(
-            "total" in CATALOGUE[each].parts and kind == "number" for each, kind in zip(functions, of, strict=True)
-        )
         return Paid(
             start=prices.start,
             read=prices.reading(reads, hashed=False),
@@ -145,7 +141,6 @@ class BoundAggregate:
             begin=prices.begin,
             scan=prices.testing(tested, texts),
             take=lambda count: prices.taking(functions, of, groups, count, len(schema) if tested else 0),
-            part=prices.group * rounded,
         )
 
     def load(

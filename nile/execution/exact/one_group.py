@@ -24,6 +24,7 @@ from nile.execution.over.ordering import order_of
 from nile.execution.values import column_of, filtered
 from nile.expressions.tree import Column, columns_of
 from nile.operators.aggregate.exact import aggregated, fsum_of, told_total, whole_totals
+from nile.operators.aggregate.sums import FEW, rounded_sum
 from nile.operators.common.rows import row_codes
 from nile.sql.plan import AggregateItem, SortKey
 from nile.summaries.heavy import pa, pc
@@ -232,13 +233,16 @@ def _moment(item: AggregateItem, values: Values, count: int) -> pa.Array:
 
 def _sum(numbers: Callable[[], Iterator[tuple[Array, Array | None]]]) -> float:
     """The sum of all, each as often as its weight says, rounded once."""
-    rough, finite = 0.0, True
-    for each, _ in numbers():
+    rough, finite, rows, once = 0.0, True, 0, True
+    for each, weight in numbers():
         with np.errstate(all="ignore"):
             rough += float(each.sum())
         finite = finite and bool(np.isfinite(each).all())
+        rows, once = rows + each.shape[0], once and weight is None
     if not finite:
         return rough
+    if once and rows >= FEW and (told := rounded_sum(each for each, _ in numbers())) is not None:
+        return told
     try:
         return fsum_of(numbers)
     except OverflowError:

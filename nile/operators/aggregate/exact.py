@@ -12,6 +12,7 @@ import numpy as np
 
 from nile.aggregates.catalogue import CATALOGUE, place_of
 from nile.base.nearest import nearest
+from nile.operators.aggregate.sums import FEW, rounded_sum, rounded_sums, whole_sums
 from nile.operators.common.rows import groups, ordered, row_codes
 from nile.sql.plan import AggregateItem
 from nile.summaries.errors import SumOverflow
@@ -66,7 +67,7 @@ def aggregated(
 def sizes_of(codes: Array, count: int, weight: Array | None) -> Array:
     """Rows of each group: int64 [count]."""
     if weight is None:
-        return np.bincount(codes, minlength=count)
+        return np.array([codes.shape[0]]) if count == 1 else np.bincount(codes, minlength=count)
     sizes = np.zeros(count, np.int64)
     np.add.at(sizes, codes, weight)
     return sizes
@@ -76,6 +77,10 @@ def whole_totals(values: pa.Array, codes: Array, count: int, weight: Array | Non
     """The sum of whole numbers (or truth values) of each group, however large: int64 [count], or Python's numbers."""
     kind = pa.uint64() if pa.types.is_uint64(values.type) else pa.int64()
     whole = pc.cast(values, kind).to_numpy(zero_copy_only=False)
+    if weight is None and whole.dtype == np.int64 and whole.shape[0] >= FEW:
+        told = whole_sums(whole, codes, count)
+        if told is not None:
+            return told
     times = np.ones(1, np.int64) if weight is None else weight
     if whole.shape[0] and float(np.abs(whole.astype(np.float64)).max()) * float(times.max()) * whole.shape[0] < 2**62:
         total = np.zeros(count, np.int64)
@@ -129,28 +134,38 @@ def _moments(
     """sum and avg of doubles (correctly rounded), variances and their roots."""
     kind = CATALOGUE[item.function]
     numbers = nearest(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    out = _totals(numbers, codes, count, weight)
+    with np.errstate(all="ignore"):
+        if item.function != "sum":
+            out = out / sizes
+        if kind.is_spread:
+            off = _totals((numbers - out[codes]) ** 2, codes, count, weight)
+            out = off / np.maximum(sizes + 1 - kind.least, 1)
+            out = np.sqrt(out) if kind.is_root else out
+    return _typed(np.where(sizes < kind.least, 0.0, out), sizes < kind.least, item)
+
+
+def _totals(numbers: Array, codes: Array, count: int, weight: Array | None) -> Array:
+    """The sum of each group, rounded once: float64 [count], 0 of none."""
+    out, left = np.zeros(count), np.ones(count, bool)
+    if weight is None and numbers.shape[0] >= FEW:
+        if count == 1:
+            told = rounded_sum([numbers])
+            out[0], left[0] = told or 0.0, told is None
+        else:
+            out, known = rounded_sums(numbers, codes, count)
+            left = ~known
+        if not left.any():
+            return out
+        some = left[codes]
+        numbers, codes = numbers[some], codes[some]
     order, begins = groups(codes, count)
     ordered = numbers[order]
     often = None if weight is None else weight[order]
-    out = np.zeros(count)
-    for group in range(count):
+    for group in np.flatnonzero(left & (np.diff(begins) > 0)):
         at = slice(begins[group], begins[group + 1])
-        part, times = ordered[at], None if often is None else often[at]
-        n = int(sizes[group])
-        if not n:
-            continue
-        total = _sum(part, times)
-        if item.function == "sum":
-            out[group] = total
-        elif item.function == "avg":
-            out[group] = total / n
-        elif n >= kind.least:
-            mean = total / n
-            with np.errstate(over="ignore"):
-                off = (part - mean) ** 2
-            spread = _sum(off, times) / (n + 1 - kind.least)
-            out[group] = math.sqrt(spread) if kind.is_root else spread
-    return _typed(out, sizes < kind.least, item)
+        out[group] = _sum(ordered[at], None if often is None else often[at])
+    return out
 
 
 def _sum(values: Array, weight: Array | None) -> float:

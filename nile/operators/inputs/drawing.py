@@ -28,7 +28,7 @@ _LEAST = 1.0 / 3.0
 class Paid:
     """ns of CPU.  start: granted beside every fraction.  Of a tuple: read; look, all that is done with one that is
     looked at; draw, besides.  group: of each group, all its numbers.  Of the exact answer, in the columns it is worked
-    out by: begin; scan, a tuple tested; take, one that satisfies, by how many groups there are; part, each of these.
+    out by: begin; scan, a tuple tested; take, one that satisfies, by how many groups there are.
     """
 
     start: float
@@ -39,7 +39,6 @@ class Paid:
     begin: float
     scan: float
     take: Callable[[float], float]
-    part: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Drawing:
         if size == 0:
             return None
         share, groups, shown, fresh, hidden = self._seen(first, size)
-        after = prices.begin + size * (prices.scan + share * prices.take(groups)) + prices.part * groups
+        after = prices.begin + size * (prices.scan + share * prices.take(groups))
         exact = read + after
         left = prices.start + self.fraction * exact - read
         credit = max(_LEAST * prices.start, left)

@@ -107,8 +107,8 @@ class Prices:
     estimated: float = 48.0
     ordered: float = 230.0
     arranged: float = 9.0
-    tallied: float = 5.0
-    added: float = 31.0
+    tallied: float = 3.0
+    added: float = 3.0
     sorted: float = 150.0
     made: float = 22.0
     summed: float = 24.0
@@ -170,9 +170,9 @@ class Prices:
                     along(self.encode, 1 << 14) if of == "text" else along(self.dense, 1 << 17)
                 ) + 2.0 * self.arranged
             elif "total" in kind.parts and (of == "number" or kind.is_spread):
-                one += self.added * (2.0 if kind.is_spread else 1.0) + self.arranged * min(1, len(by))
+                one += self.added * (3.0 if kind.is_spread else 1.0)
             else:
-                one += self.tallied * (3.0 if "low" in kind.parts or "high" in kind.parts else 1.0)
+                one += self.tallied * (5.0 if "low" in kind.parts or "high" in kind.parts else 1.0)
         return one
 
     def pairing(self, matches: float, hashed: float = 0.0) -> float:
