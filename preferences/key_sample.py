@@ -17,7 +17,7 @@ Hilferty, PNAS 17 (1931), quantiles of chi squared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -56,6 +56,9 @@ class KeySample:
     be missing as of the tuples, None: not known (both: `missing_of`).  coins: of each stream
     whose tuples came in by coins of their own, the tuple behind each output (int64 [n]) and the probability of its
     coin (float64 [n]).
+
+    foreseen: all outputs, whoever came in, and the least that coins of tuples make of the variance of totals, at the
+    rates that all met; None: not known.
     """
 
     weight: Array
@@ -64,6 +67,7 @@ class KeySample:
     unseen: float = 0.0
     coins: tuple[tuple[Array, Array], ...] = ()
     missed: float | None = None
+    foreseen: Callable[[], tuple[float, float]] | None = None
 
     @property
     def drops_keys(self) -> bool:
@@ -123,8 +127,16 @@ class KeySample:
         if total.shape[0] == 0:
             return counted(0.0, 0.0, 0.0, self.unseen, confidence)
         parts, whole = self._parts(amount, one, 1), float(total.sum())
-        variance = float(_spread(parts)[0][0])
+        variance = self.at_least(whole, float(_spread(parts)[0][0]))
         return counted(float(pairs.sum()), whole, variance, self.left_out(whole), confidence, _largest(parts))
+
+    def at_least(self, total: float, variance: float) -> float:
+        """The variance of a total: not below what coins make of one so large, whatever tuples the sample missed.
+
+        A sample without what is heavy looks tame.  Totals vary as counts of equal parts, variance over outputs large.
+        """
+        outputs, least = (0.0, 0.0) if self.foreseen is None else self.foreseen()
+        return max(variance, total * least / outputs) if outputs > 0.0 else variance
 
     def left_out(self, total: float) -> float:
         """How many outputs, of what the sample says are `total`, those of keys that were left out may be more."""
@@ -162,7 +174,8 @@ class KeyTotals:
             tuples, share, weighed = sums.merged()
             parts.append(_by_tuple(np.zeros(tuples.shape[0], np.int64), tuples, share, weighed, 1))
         whole = float(total.sum())
-        return counted(self._found, whole, float(_spread(parts)[0][0]), of.left_out(whole), confidence, _largest(parts))
+        variance = of.at_least(whole, float(_spread(parts)[0][0]))
+        return counted(self._found, whole, variance, of.left_out(whole), confidence, _largest(parts))
 
 
 class _Sums:

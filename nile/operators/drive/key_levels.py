@@ -9,6 +9,7 @@ import numpy as np
 
 from nile.operators.join.follower import is_timed
 from nile.operators.join.join import Outputs, PromisingJoin
+from nile.operators.join.sampler import Sampler
 from nile.operators.multiway.multiway import Combinations, MultiwayJoin
 from nile.preferences import state as st
 from nile.preferences.key_sample import KeySample, missing_of, stood_for
@@ -81,7 +82,9 @@ def _planned_sample(join: PromisingJoin, parts: list[Outputs], level: Array, key
         unseen, missed = missing_of(stood_for(streams), join.plan.window, _span(data.left_ts, data.right_ts))
     weight = np.concatenate([np.zeros(0), *(part.weight for part in parts)])
     coins = ((at[0], thinned[0][at[0]]), (at[1], thinned[1][at[1]]))
-    return KeySample(weight, level, key, unseen, coins, missed)
+    sampler = join.sampler
+    foreseen = (lambda: sampler.foreseen) if isinstance(sampler, Sampler) else None
+    return KeySample(weight, level, key, unseen, coins, missed, foreseen)
 
 
 def combination_sample(join: MultiwayJoin, parts: list[Combinations]) -> KeySample:

@@ -93,7 +93,7 @@ class Follower:
             level=none, left=none, right=none, rate=none, slot=np.zeros((0, 0), np.uint8), ends=whole,
             to_come=np.zeros(0), held=np.zeros(0), price=np.zeros(0), every=whole, left_thinned=np.zeros(0),
             right_thinned=np.zeros(0),
-            changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
+            factors=np.zeros(0), changes=np.zeros((0, 2), np.int64), lines=real[:2].reshape(1, 2),
             block=np.zeros((0, 0, sampling.BLOCK_FIELDS), np.int64), books=np.zeros(sampling.BY_KEY + sampling.KEYS),
             luck=np.zeros(0), share=none,
             of=np.zeros((0, 2), np.int64), cells=np.zeros(0), thin=np.zeros(sampling.THIN_FIELDS),

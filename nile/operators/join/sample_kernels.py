@@ -327,15 +327,11 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
             at = held_at(left, ordinal) if side == 0 else held_at(right, ordinal)
             code = left.code[at] if side == 0 else right.code[at]
             h = left.hash[at] if side == 0 else right.hash[at]
-            due = 0.0
-            came = 0.0
+            due, came, level, factor, kept = 0.0, 0.0, 0.0, 1.0, 0.0
             alone = False
             met = False
             chosen = False
-            level = 0.0
             stratum = 0
-            factor = 1.0
-            kept = 0.0
             if ranges:
                 factor = stepped(arrival, order.shape[0], moved, st, p)
             if code >= 0:
@@ -347,6 +343,7 @@ def sample(left: Side, right: Side, order: Array, grant: Array, end: int, st: St
                     met = True
                     if not ranges:
                         factor = _factor(arrival, order.shape[0], st, p)
+                        p.factors[arrival * p.factors.shape[0] // order.shape[0]] = factor
                     kept = min(1.0, factor * (p.left if side == 0 else p.right)[segment, stratum])
                     if ranges:
                         came = kept if comes(kept, side, ordinal, st, p) else 0.0

@@ -13,12 +13,14 @@ others keep the streams, `nile.operators.join.promise_kernels` has one level for
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nile.operators.common.data import JoinInput
 from nile.operators.common.plan import JoinPlan
+from nile.operators.join.rates_met import least_variance
 from nile.operators.join.spending import cells_of_plan, kept_back, planned_from, set_off
 from nile.preferences import state as st
 from nile.preferences.phases import two_phases
@@ -79,6 +81,7 @@ class Sampler:
         self, plan: JoinPlan, data: JoinInput, state: st.State, grant: Array, lent: tuple[Side, ...] | None = None
     ) -> None:
         salt = int(state.setting[st.SALT])
+        self._plan, self._data, self._salt = plan, data, salt
         n = data.order.shape[0]
         total = float(grant.sum())
         prices = state.prices
@@ -165,6 +168,7 @@ class Sampler:
             lines=np.zeros((2 if ranges else strata.level.shape[1], 2)),
             block=np.zeros((2, strata.level.shape[1], sampling.BLOCK_FIELDS), np.int64),
             books=np.array([0.0, 0.0, 1.0, float(join_at_all.mean()), 0.0, 1.0, 0.0]),
+            factors=np.zeros(0 if ranges else sampling.FACTORS),
             luck=np.zeros(1),
             **cells,
             at=np.array([0, -1, 0, 0], np.int64),
@@ -192,6 +196,12 @@ class Sampler:
         """So much is left to spend, whatever lies in hand; in hundredths of a unit.  It depends on what came in."""
         self.sampling.books[sampling.ANEW] = 0.0
         self.sampling.real[sampling.TOTAL] = left - credit + granted
+
+    @cached_property
+    def foreseen(self) -> tuple[float, float]:
+        """After the run: all pairs, whoever came in, and the least that coins make of the variance of totals."""
+        matches = _completed(self._plan, self._data)
+        return float(matches.sum()), least_variance(self.sampling, self._data, matches, self._salt)
 
     def to_come(self, arrival: int, arrivals: int) -> float:
         """What was planned to be spent from an arrival on, in hundredths of a unit."""
@@ -234,9 +244,14 @@ def _closeness(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array) -> A
 
 def _matches(plan: JoinPlan, data: JoinInput, begins: Array, ends: Array) -> Array:
     """Pairs that each segment completes: what it grants tells."""
-    taking = plan.costs.insert + plan.costs.lookup
-    reached = np.concatenate([[0.0], np.cumsum(data.costs - taking)])
-    pairs: Array = np.maximum(0.0, (reached[ends] - reached[begins]) / plan.costs.emit)
+    reached = np.concatenate([[0.0], np.cumsum(_completed(plan, data))])
+    pairs: Array = np.maximum(0.0, reached[ends] - reached[begins])
+    return pairs
+
+
+def _completed(plan: JoinPlan, data: JoinInput) -> Array:
+    """Pairs that each arrival completes, as it grants for them: float64 [n]."""
+    pairs: Array = (data.costs - (plan.costs.insert + plan.costs.lookup)) / plan.costs.emit
     return pairs
 
 

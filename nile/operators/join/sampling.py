@@ -42,6 +42,8 @@ KEYS = 1024
 # entry in progress, the share of its pairs that is handed out, where the cells of its group begin, and kinds of age.
 OWED, PER_NS, SHARE, CELLS, AGES = 0, 1, 2, 3, 4
 THIN_FIELDS = 5
+FACTORS = 1024
+"""Parts of the input, of each of which the factor that moved its rates is kept."""
 CHANGES = 256
 """The most often that the coins of tuples may move under ranges."""
 
@@ -65,6 +67,7 @@ class Sampling(NamedTuple):
     lines: Array  # float64 [k, 2]; of one stratum alone the first two of `real`; ranges: [2, 2], of either stream
     block: Array  # int64 [2, k, 4], pairs
     books: Array  # float64 [7], ranges; [BY_KEY + KEYS], live
+    factors: Array  # float64 [parts], pairs: the last factor of rates in each part of the input, 0: none met it
     luck: Array  # float64 [1]: the place, in [0, 1), of the next entry's first draw
     share: Array  # float64 [s, k], two phases; [0, 0] where all pairs that are drawn are handed out
     of: Array  # int64 [k, 2], two phases: where the cells of a stratum's group begin, and its kinds of age
