@@ -19,8 +19,9 @@ from nile.exact.pipeline.over_window import DistinctOverWindow, OverWindow
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Aggregate, Distinct, Group, Plan, Range, Scan
+from nile.exact.state import blocks
 from nile.exact.state import columns as columns_module
-from nile.exact.state import stretch
+from nile.exact.state import rows as tables
 from nile.exact.state.columns import Columns, Numbers, columns_of, made, picked, stamped, words_of
 from nile.exact.state.line import Line
 from nile.exact.state.rows_kernels import laid
@@ -181,6 +182,7 @@ def test_a_window_of_much_counted_text_takes_no_more_than_twice_its_batches(
 @pytest.mark.parametrize("window", [0, 3, 40])
 def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     monkeypatch.setattr(group, "_PIECE", 20)
+    monkeypatch.setattr(tables, "_MANY", 1)
     used: dict[str, list[int]] = {}
     for module in (group, over_window):
 
@@ -192,7 +194,7 @@ def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, win
     for plan in _plans(window):
         one = Pipeline(plan)
         monkeypatch.setattr(over_window, "_PIECE", 1)
-        monkeypatch.setattr(stretch, "_BLOCK", 8)
+        monkeypatch.setattr(blocks, "_BLOCK", 8)
         two = Pipeline(plan, threads=4)
         for ts, rows in _pushes(3):
             assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
@@ -205,7 +207,7 @@ def _in_blocks(monkeypatch: pytest.MonkeyPatch, tuples: int = 4) -> None:
     """Have every step worked on in blocks of so many tuples, by as many threads as are allowed."""
     monkeypatch.setattr(group, "_PIECE", 1)
     monkeypatch.setattr(over_window, "_PIECE", 1)
-    monkeypatch.setattr(stretch, "_BLOCK", tuples)
+    monkeypatch.setattr(blocks, "_BLOCK", tuples)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -327,8 +329,9 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
 
     class Lines:
         leaving = staticmethod(line_kernels.leaving.py_func)
-        pass_by = staticmethod(line_kernels.pass_by.py_func)
-        gather = staticmethod(line_kernels.gather.py_func)
+        lay_out = staticmethod(line_kernels.lay_out.py_func)
+        count_own = staticmethod(line_kernels.count_own.py_func)
+        AT_ONCE = line_kernels.AT_ONCE
 
     inner = ("_changes", "_counts_rows", "_number", "begin_pair", "tell_part")
     for plan in _plans(9):
@@ -336,8 +339,8 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
-                patched.setattr(stretch, "lines", Lines if kernels is Twin else line_kernels)
-                for name in ("due", "_row", "begin_pair", "_group", "_ask_for") if kernels is Twin else ():
+                patched.setattr(blocks, "lines", Lines if kernels is Twin else line_kernels)
+                for name in ("due", "_row", "own_runs") if kernels is Twin else ():
                     patched.setattr(line_kernels, name, getattr(line_kernels, name).py_func)
                 if kernels is Twin:
                     patched.setattr(line_kernels, "fetch", lambda _rows, _at: None)
@@ -345,7 +348,7 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
                     patched.setattr(compiled, name, getattr(compiled, name).py_func)
                 if threads > 1:
                     patched.setattr(over_window, "_PIECE", 1)
-                    patched.setattr(stretch, "_BLOCK", 10)
+                    patched.setattr(blocks, "_BLOCK", 10)
                 pipeline = Pipeline(plan, threads=threads)
                 found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
                 outs.append((told(found), bytes_of(pipeline)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,12 @@ import pytest
 from twin_held import bytes_of
 from workload_pipeline import batches, case, told
 
+from nile.exact.join.threads import together
 from nile.exact.pipeline.pipeline import Changes, Pipeline
 from nile.exact.pipeline.sources.stream_join_kernels import arrive
 from nile.exact.plan.algebra import Join, Plan, Range, Scan, Unbounded, walk
+from nile.exact.state import rows as tables
+from nile.exact.state import rows_kernels
 from nile.exact.state.ring import Ring
 from nile.exact.state.rows import RowTable
 
@@ -114,13 +119,13 @@ def test_tuples_arrive_at_a_join_where_their_twin_puts_them(seed: int) -> None:
     expected: list[tuple[int, int, float]] = []
     for at in range(0, 400, 20):
         keys = [None if rng.random() < 0.2 else int(k) for k in rng.integers(0, 300, 20)]
-        rows = pa.record_batch([pa.array(keys, pa.int64()), pa.array(rng.random(20))], schema=schema)
-        for number, (key, x) in enumerate(zip(keys, rows.column(1).to_pylist(), strict=True)):
+        batch = pa.record_batch([pa.array(keys, pa.int64()), pa.array(rng.random(20))], schema=schema)
+        for number, (key, x) in enumerate(zip(keys, batch.column(1).to_pylist(), strict=True)):
             code = -1 if key is None else numbered.setdefault(key, len(numbered))
             expected.append((at + number, code, x))
         ring.room(ring.newest + 20)
         ts, done = np.arange(at, at + 20), 0
-        words, key_words = ring.encoder.encode(rows.columns), table.encode([rows.column(0)])
+        words, key_words = ring.encoder.encode(batch.columns), table.encode([batch.column(0)])
         while (
             done := arrive(
                 done, ts, key_words, table.encoder.mask, words, table.index, table.kept, table.hashes, table.free,
@@ -133,3 +138,69 @@ def test_tuples_arrive_at_a_join_where_their_twin_puts_them(seed: int) -> None:
     found = zip(ring.ts[held].tolist(), ring.codes[held].tolist(), ring.rows(held).column(1).to_pylist(), strict=True)
     assert list(found) == expected
     assert table.live().shape[0] == len(numbered) > 64  # more than there was room for
+
+
+def _one_after_the_other(calls: Sequence[Callable[[], object]]) -> None:
+    for call in reversed(calls):
+        call()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_number_rows_and_forget_them_as_a_dictionary_does(
+    monkeypatch: pytest.MonkeyPatch, seed: int, threads: int
+) -> None:
+    monkeypatch.setattr(tables, "_MANY", 1)
+    rng = np.random.default_rng(seed)
+    table = RowTable([pa.int64(), pa.int64()])
+    known: dict[tuple[int, ...], int] = {}
+    most = 0
+    for number in range(60):
+        n = int(rng.integers(1, 300))
+        keys = rng.integers(0, 40 if number % 3 else 8, (n, 2))
+        words, codes = table.encode([pa.array(each) for each in keys.T]), np.empty(n, np.int64)
+        table.find(words, codes)
+        assert [known.get(tuple(key), -1) for key in keys.tolist()] == np.maximum(codes, -1).tolist()
+        new = [at for at in np.array_split(np.flatnonzero(codes < 0), 3) if at.shape[0]]
+        together_here = together if number % 2 else _one_after_the_other
+        table.number([(at, words[at]) for at in new], codes, threads, together_here)
+        for key, code in zip(keys.tolist(), codes.tolist(), strict=True):
+            assert known.setdefault(tuple(key), code) == code
+        assert len(set(known.values())) == len(known) == len(table)
+        most = max(most, len(known))
+        assert table.room <= max(64, 2 * most)
+        gone = rng.permutation(list(known.values()))[: int(rng.integers(0, len(known) + 1))]
+        table.release_together(np.repeat(gone, 2), threads, together_here)
+        known = {key: code for key, code in known.items() if code not in set(gone.tolist())}
+        assert sorted(known.values()) == table.live().tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_kernels_of_a_part_of_a_table_are_their_python(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    found = []
+    keys = rng.integers(0, 90, (12, 60, 1))
+    gone = [rng.permutation(60)[:40] for _ in keys]
+    for python in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setattr(tables, "_MANY", 1)
+            if python:
+                for name in ("take_out", "hashed", "found", "hash_ahead", "repeated"):
+                    patched.setattr(rows_kernels, name, getattr(rows_kernels, name).py_func)
+                for name in ("fetch", "look"):
+                    patched.setattr(rows_kernels, name, lambda _rows, _at: None)
+                some = ("intern_between", "release_between")
+                both = {name: getattr(rows_kernels, name).py_func for name in some}
+                others = ("find_words", "intern_words", "release_codes", "build_index")
+                both |= {name: getattr(rows_kernels, name) for name in others}
+                patched.setattr(tables, "kernels", SimpleNamespace(**both))
+            table, told = RowTable([pa.int64()]), []
+            for part, out in zip(keys, gone, strict=True):
+                words, codes = table.encode([pa.array(part[:, 0])]), np.empty(60, np.int64)
+                table.find(words, codes)
+                new = np.flatnonzero(codes < 0)
+                table.number([(new, words[new])], codes, 3, _one_after_the_other)
+                told.append(codes.tolist())
+                table.release_together(codes[out], 3, _one_after_the_other)
+            found.append((told, table.index.tolist(), table.hashes.tolist(), table.meta.tolist()))
+    assert found[0] == found[1]

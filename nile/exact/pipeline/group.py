@@ -139,7 +139,7 @@ class Grouping(Stateful):
             touches.shared = partial(_shared, parts)
 
     def _codes(self, table: RowTable, rows: Any, beside: Callable[[int, int], None] | None = None) -> Array:
-        """The group of each tuple: int64 [n].  Threads look up those that there are; new ones are numbered in order.
+        """The group of each tuple: int64 [n].  Threads look up those that there are, then number the new ones.
 
         beside: what is to be done with all tuples as well, from one to before another.
         """
@@ -169,8 +169,7 @@ class Grouping(Stateful):
                     new[k].append((at + begin, words[at]))
 
         together([partial(find, k) for k in range(pieces)])
-        for at, words in (each for own in new for each in own):
-            codes[at] = table.codes(words)
+        table.number([each for own in new for each in own], codes, pieces, together)
         return codes
 
     def _touched(self, ts: Array, weight: Array, codes: Array) -> tuple[tuple[Array, Array], list[Array]]:

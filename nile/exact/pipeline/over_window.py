@@ -22,6 +22,7 @@ from nile.exact.pipeline.sources.leaf import Stream
 from nile.exact.plan.algebra import Distinct, Group, Range
 from nile.exact.state import arrow
 from nile.exact.state.arrow import Array, pa
+from nile.exact.state.blocks import Groups, Passing, in_turn, take_in
 from nile.exact.state.columns import Columns, Numbers, words_of
 from nile.exact.state.expire import NEVER
 from nile.exact.state.held import Held, State
@@ -29,7 +30,6 @@ from nile.exact.state.lent import roomy
 from nile.exact.state.line import Line, told_by_line
 from nile.exact.state.rows import RowTable, grown
 from nile.exact.state.scratch import ROOM, Scratch, View
-from nile.exact.state.stretch import Passing, Stretch, stretches_of
 from nile.exact.state.totals.states import MADE, PLAIN, ROWS, Counted, Linear, Touches, everyone
 from nile.summaries.errors import SumOverflow
 
@@ -39,8 +39,6 @@ kernels: Any = arrow.Late("nile.exact.pipeline.over_window_kernels")
 
 _PIECE = 1 << 14
 """Tuples that come in a step from which on they are worked on in blocks, and a thread of their own is worth having."""
-_GROUPS = 4
-"""Groups a tuple that comes up to which each thread may have all of them for itself."""
 _NO_CODES = np.zeros(0, np.int64)
 _NO_KEYS = np.zeros((0, 0), np.int64)
 _NO_TABLE = np.zeros((1, 1), np.int64), *np.zeros((4, 1), np.int64)
@@ -134,7 +132,7 @@ class OverWindow(Grouping):
         self._local_clock = to
         arrived = came[0].shape[0]
         if table is not None and arrived >= _PIECE:
-            n, out = self._in_stretches(to, *came)
+            n, out = self._in_blocks(to, *came)
         else:
             n, out = self._at_once(to, *came)
         if not n:
@@ -228,59 +226,73 @@ class OverWindow(Grouping):
 
         return self._codes(table, rows, encode), words
 
-    def _in_stretches(self, to: int, ts: Array, rows: Any) -> tuple[int, Delta]:
-        """(tuples that come and leave, what is told of them), by threads of which each has whole instants."""
+    def _in_blocks(self, to: int, ts: Array, rows: Any) -> tuple[int, Delta]:
+        """(tuples that come and leave, what is told of them), in blocks, by threads where they are worth it."""
         line, table, come = self._line, self._table, ts.shape[0]
         assert table is not None
         codes, words = self._worded(table, rows)
         self._make_room(table.room)
         passing = Passing(line, self._window, ts, codes, words)
         end = come, passing.cut(to + 1)[1]
-        n = come + end[1]
-        threads = useful(self.clock.threads, come, _PIECE) if table.room <= _GROUPS * come else 1
-        cuts = stretches_of(passing, threads, end)
+        n, blocks = come + end[1], passing.blocks(end)
+        threads = 1 << (useful(self.clock.threads, come, _PIECE).bit_length() - 1)
         nulls = bool(line.nulls.shape[0]) or bool(words[:, line.encoder.mask :].any())
-        first = Stretch(self._counts, self._births, self._mark, self._parts, nulls=nulls)
-        own = first.shared_by(len(cuts) - 1, together)
+        groups = Groups(self._counts, self._births, self._mark, self._parts, self._born, nulls)
+        if threads > 1:
+            take_in(blocks, passing, groups, threads, together)
+        begins = [0, *np.cumsum([block.rows for block in blocks]).tolist()]
         beyond = 0 if self._plain and not nulls else self._width
         rows_of = 1 + table.encoder.width + len(self._asked) + beyond
-        out, sign = roomy(rows_of * 2 * n).reshape(rows_of, 2 * n), roomy(2 * n, np.int8)
-        told = [(0, 0, 0)] * len(own)
-        failed: list[SumOverflow | None] = [None] * len(own)
+        out, sign = roomy(rows_of * begins[-1]).reshape(rows_of, begins[-1]), roomy(begins[-1], np.int8)
+        failed: list[SumOverflow | None] = [None] * len(blocks)
 
-        def tell(k: int, scratch: Scratch, held: int, at: int) -> int:
+        emptied: list[Array] = []
+
+        def left_empty(codes: Array) -> Array:
+            return codes[self._counts[codes] == 0]
+
+        def tell(k: int) -> None:
+            block = blocks[k]
+            scratch = block.scratch
             given = scratch.pairs, *scratch.sides, True, table.encoder.mask, self._read_as, table.kept, scratch.chosen
-            end, gone, odd = kernels.tell_part(held, at, *given, out, sign)
+            held, gone, odd = kernels.tell_part(block.n, begins[k], *given, out, sign)
             if odd & kernels.NO_NUMBER and not beyond:
-                failed[k] = failed[k] or self._beyond(held, given)
-            told[k] = told[k][0] + end - at, told[k][1] + gone, told[k][2] | odd
-            return int(end)
+                failed[k] = self._beyond(block.n, given)
+            if odd & kernels.EMPTIED:
+                emptied.append(left_empty(block.emptied()) if threads > 1 else block.emptied())
+            block.told = held - begins[k], gone, odd
 
-        def work(k: int) -> None:
-            if k:
-                own[k].catch_up(passing, cuts[k])
-            own[k].work(passing, cuts[k], cuts[k + 1], self._born, partial(tell, k))
+        def pass_on() -> None:
+            line.pass_on(end[1], np.add(ts, self._window + 1, out=roomy(come)), codes, words)
 
-        together([partial(work, k) for k in range(len(own))])
-        own[-1].ended(own[:-1])
-        self._counts, self._births = own[-1].counts, own[-1].births
+        if threads > 1:
+            in_turn([pass_on, *(partial(tell, k) for k in range(len(blocks)))], threads, together)
+        else:
+            scratch = Scratch(max(block.n for block in blocks), line.encoder.width, self._width)
+            for k, block in enumerate(blocks):
+                block.lay_out(passing, self._parts, scratch)
+                block.take_in(line.encoder, groups)
+                tell(k)
+            pass_on()
         self._born += n
-        line.pass_on(end[1], np.add(ts, self._window + 1, out=roomy(come)), codes, words)
         try:
             for error in failed:
                 if error is not None:
                     raise error
             held = 0
-            for (each, _, _), begin in zip(told, (2 * sum(cut) for cut in cuts), strict=False):
+            for block, begin in zip(blocks, begins, strict=False):
                 if held < begin:  # those before told less than they might have
                     for row in (*out, sign):
-                        row[held : held + each] = row[begin : begin + each]
-                held += each
-            odd = int(np.bitwise_or.reduce([each for *_, each in told]))
-            return n, self._formed(held, sum(gone for _, gone, _ in told), odd, out, sign)
+                        row[held : held + block.told[0]] = row[begin : begin + block.told[0]]
+                held += block.told[0]
+            gone, odd = sum(block.told[1] for block in blocks), 0
+            for block in blocks:
+                odd |= block.told[2]
+            return n, self._formed(held, gone, odd, out, sign)
         finally:
-            for emptied in (each for stretch in own for each in stretch.emptied):
-                table.release(emptied[self._counts[emptied] == 0])
+            if emptied:
+                gone_by = np.concatenate(emptied)
+                table.release_together(gone_by if threads > 1 else left_empty(gone_by), threads, together)
 
     def _beyond(self, held: int, given: tuple[Any, ...]) -> SumOverflow | None:
         """What is wrong with a total of pairs without nulls that is no number."""

@@ -1,4 +1,4 @@
-"""What comes to a window and what leaves it, by threads of which each has some instants."""
+"""What comes to a window and what leaves it, and the pairs (instant, group) that it touches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nile.exact.state.group_kernels import AHEAD
+from nile.exact.state.group_kernels import AHEAD, AT_ONCE, own_runs
 from nile.exact.state.kernels import fetch, inlined, kernel
 
 Array = np.ndarray[Any, Any]
@@ -84,103 +84,94 @@ def _row(
     return code
 
 
-@inlined
-def _group(own: int, number: int, new_codes: Array, codes: Array, first: int) -> Any:
-    """The group of the number-th row to leave, the own-th of those that come."""
-    if own >= 0:
-        return new_codes[own]
-    at = first + number
-    return np.int64(codes[at if at < codes.shape[0] else at - codes.shape[0]])
-
-
-@inlined
-def _ask_for(code: Any, counts: Array, mark: Array) -> None:
-    fetch(counts, code)
-    fetch(mark, code)
-
-
 @kernel
-def gather(
-    begin_come: int, end_come: int, begin_leave: int, end_leave: int, new_codes: Array, new_words: Array, until: Array,
-    codes: Array, words: Array, nulls: Array, first: int, held: int, counts: Array,
-    mark: Array, tuples: Array, signs: Array, taken: Array,
-) -> None:  # fmt: skip
-    """Some rows that come, then some that leave, as of `pass_by`, and how many rows groups have (counts); mark: 0 for
-    those they are of.  O(1) a row."""
-    n = 0
-    for leaves in (False, True):
-        for number in range(begin_leave if leaves else begin_come, end_leave if leaves else end_come):
-            code = _row(leaves, number, n, new_codes, new_words, until, codes, words, nulls, first, held,
-                           tuples, signs, taken)  # fmt: skip
-            if number + AHEAD < (end_leave if leaves else end_come):
-                own = number + AHEAD - (held if leaves else 0)
-                _ask_for(_group(own, number + AHEAD, new_codes, codes, first), counts, mark)
-            counts[code] += -1 if leaves else 1
-            mark[code] = 0
-            n += 1
-
-
-@kernel
-def pass_by(
+def lay_out(
     begin_come: int, end_come: int, begin_leave: int, end_leave: int, window: int, ts: Array, new_codes: Array,
-    new_words: Array, until: Array, codes: Array, words: Array, nulls: Array, first: int, held: int, born: int,
-    counts: Array, births: Array, mark: Array, tuples: Array, signs: Array, taken: Array, pairs: Array,
-) -> tuple[int, bool]:  # fmt: skip
-    """Some rows that come and some that leave (whole instants), and the pairs (instant, group) that they touch: how
-    many pairs, and whether a group has no rows after one of them.  The line stays as it is.
+    new_words: Array, until: Array, codes: Array, words: Array, nulls: Array, first: int, held: int,
+    tuples: Array, signs: Array, taken: Array, pairs: Array,
+) -> bool:  # fmt: skip
+    """Write some rows that come and some that leave (whole instants) in order, each as if a pair began with it; whether
+    two are of one instant.  The line stays as it is.
 
     ts, new_codes: int64 [n], what comes; new_words: int64 [n, w + masks]; until, codes, words, nulls, first, held: of a
-    `Line`; born: tuples before the first that comes or leaves; counts, births: int64 [groups], rows of each and the
-    number of the tuple that made it appear; mark: int64 [groups], -1 between calls; tuples, signs int8 [room], pairs:
-    as of `over_window_kernels`; taken int64 [w + masks, room]: words of each tuple.  O(1) a row.
+    `Line`; tuples, signs int8 [room], pairs: as of `over_window_kernels`; taken int64 [w + masks, room]: words of each
+    tuple.  O(1) a row.
     """
     i = begin_come
     k = begin_leave
-    n = 0
-    touched = 0
-    emptied = False
-    number = born + begin_come + begin_leave
-    end = end_come + end_leave - begin_come - begin_leave
-    leaving_at = 0
-    if k < end_leave:
-        leaving_at = due(k, held, first, until, ts, window)
-    while n < end:
-        begin = touched
-        now = leaving_at
-        if k == end_leave or (i < end_come and ts[i] < leaving_at):
+    several = False
+    for n in range(end_come + end_leave - begin_come - begin_leave):
+        now: Any = np.int64(0x7FFFFFFFFFFFFFFF)
+        if i < end_come:
             now = ts[i]
-        while True:
-            leaves = k < end_leave and leaving_at == now  # of one instant what leaves is first
-            if not leaves and (i == end_come or ts[i] != now):
-                break
-            code = _row(leaves, k if leaves else i, n, new_codes, new_words, until, codes, words, nulls,
-                           first, held, tuples, signs, taken)  # fmt: skip
+        leaves: Any = False
+        if k < end_leave:
+            leaving_at = due(k, held, first, until, ts, window)
+            leaves = leaving_at <= now  # of one instant what leaves is first
             if leaves:
-                k += 1
-                if k + AHEAD < end_leave:
-                    _ask_for(_group(k + AHEAD - held, k + AHEAD, new_codes, codes, first), counts, mark)
-                if k < end_leave:
-                    leaving_at = due(k, held, first, until, ts, window)
+                now = leaving_at
+        code = _row(leaves, k if leaves else i, n, new_codes, new_words, until, codes, words, nulls, first, held,
+                       tuples, signs, taken)  # fmt: skip
+        if leaves:
+            k += 1
+        else:
+            i += 1
+        pairs[AT, n] = now
+        pairs[GROUP, n] = code
+        pairs[START, n] = n
+        if n > 0 and pairs[AT, n - 1] == now:
+            several = True
+    return several
+
+
+@kernel
+def count_own(
+    n: int, several: bool, number: int, tuples: Array, signs: Array, pairs: Array, counts: Array, births: Array,
+    mark: Array, part: int, mask: int, own: Array,
+) -> int:  # fmt: skip
+    """Of n rows that `lay_out` wrote, take in those of some groups (part, mask: as of `apply_counts`): how
+    many rows at most are told of them.
+
+    A pair has the number of its first row, and there is none for other rows: before and after are -1.  several: whether
+    two are of one instant; number: tuples before all; counts, births: int64 [groups], rows of each and the number of
+    the tuple that made it appear; mark: int64 [groups], -1 between calls; own: int64 [AT_ONCE] of scratch.  O(1) a row.
+    """
+    rows = 0
+    codes = tuples[CODE]
+    for some in range(0, n, AT_ONCE):
+        many = own_runs(some, codes, codes[:0], n, part, mask, own)
+        for k in range(many):
+            if k + AHEAD < many:
+                following = codes[own[k + AHEAD]]
+                fetch(counts, following)
+                fetch(births, following)
+                if several:
+                    fetch(mark, following)
+            j = own[k]
+            code = codes[j]
+            pair = j
+            if several:
+                if mark[code] >= 0 and pairs[AT, mark[code]] == pairs[AT, j]:
+                    pair = mark[code]
+                else:
+                    mark[code] = j
+            before = counts[code]
+            after = before + signs[j]
+            counts[code] = after
+            if pair == j:
+                pairs[BEFORE, j] = before
+                rows += before > 0
+                if before == 0:
+                    births[code] = number + j
             else:
-                i += 1
-                if i + AHEAD < end_come:
-                    _ask_for(new_codes[i + AHEAD], counts, mark)
-                    fetch(births, new_codes[i + AHEAD])
-            pair = mark[code]
-            if pair < 0:
-                pair = touched
-                touched += 1
-                mark[code] = pair
-                begin_pair(pairs, pair, now, code, counts[code], n)
-                if counts[code] == 0:
-                    births[code] = number + n
-            counts[code] += -1 if leaves else 1
-            pairs[END, pair] = n
-            tuples[TOUCH, n] = pair
-            n += 1
-        for j in range(begin, touched):
-            code = pairs[GROUP, j]
-            pairs[AFTER, j] = counts[code]
-            emptied |= counts[code] == 0
-            mark[code] = -1
-    return touched, emptied
+                pairs[BEFORE, j] = pairs[AFTER, j] = -1
+                rows -= before > 0
+            rows += after > 0
+            pairs[AFTER, pair] = after
+            pairs[END, pair] = j
+            tuples[TOUCH, j] = pair
+    if several:
+        for some in range(0, n, AT_ONCE):
+            for k in range(own_runs(some, codes, codes[:0], n, part, mask, own)):
+                mark[codes[own[k]]] = -1
+    return rows

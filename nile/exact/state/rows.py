@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -12,11 +13,16 @@ from nile.exact.state.arrow import Array
 from nile.exact.state.lent import in_lines, roomy
 from nile.exact.state.words import Encoder
 
-__all__ = ["RowTable", "grown", "kernels"]
+__all__ = ["RowTable", "Together", "grown", "kernels"]
 
 kernels: Any = arrow.Late("nile.exact.state.rows_kernels")
 
+Together: TypeAlias = Callable[[Sequence[Callable[[], object]]], None]
+"""Makes several calls at once, by a thread each."""
+
 _SMALL = 64
+_MANY = 1 << 13
+"""Rows from which on threads number them, or forget them, together."""
 _USED, _FREE, _LIVE = range(3)
 _SLACK = 4096  # values of text kept beyond twice the live rows before they are sorted out
 
@@ -82,8 +88,63 @@ class RowTable:
         return bool(self.encoder.values)
 
     def find(self, words: Array, codes: Array) -> None:
-        """The code of each row of words, -1 where it has none (int64 [n]).  Threads may do parts of this at once."""
+        """The code of each row of words, below 0 where it has none (int64 [n]): ~ its hash.  Threads may do parts of
+        this at once."""
         kernels.find_words(words, codes, self.index, self.kept, self.hashes)
+
+    def number(self, new: Sequence[tuple[Array, Array]], codes: Array, threads: int, together: Together) -> None:
+        """Codes of rows that were not found: (which, int64 [m], their words).  Threads have a part of the index each,
+        where there are many; there is room for as many more rows as there is by then."""
+        many = sum(at.shape[0] for at, _ in new)
+        room = min(self.index.shape[0] // 2 - len(self), int(self.meta[_FREE]) + self.room - int(self.meta[_USED]))
+        each = min(room, many) // threads
+        if threads > 1 and many >= _MANY and each:
+            given = self._given(each * threads).reshape(threads, each)
+            used = [0] * threads
+            cuts = [k * self.index.shape[0] // threads for k in range(threads + 1)]
+
+            def work(k: int) -> None:
+                for at, words in new:
+                    used[k] = kernels.intern_between(
+                        cuts[k], cuts[k + 1], words, at, codes, given[k], used[k], self.index, self.kept, self.hashes
+                    )
+
+            together([partial(work, k) for k in range(threads)])
+            self.meta[_LIVE] += sum(used)
+            self._set_free([own[begin:] for own, begin in zip(given, used, strict=True)])
+            new = [(at[left], words[left]) for at, words in new if (left := codes[at] < 0).any()]
+        for at, words in new:
+            codes[at] = self.codes(words)
+
+    def _given(self, many: int) -> Array:
+        """Codes that nobody has: int64 [many]."""
+        free, used = int(self.meta[_FREE]), int(self.meta[_USED])
+        again = min(free, many)
+        self.meta[_FREE] -= again
+        self.meta[_USED] += many - again
+        return np.concatenate([self.free[free - again : free], np.arange(used, used + many - again)])
+
+    def _set_free(self, each: Sequence[Array]) -> None:
+        for codes in each:
+            begin = int(self.meta[_FREE])
+            self.free[begin : begin + codes.shape[0]] = codes
+            self.meta[_FREE] += codes.shape[0]
+
+    def release_together(self, codes: Array, threads: int, together: Together) -> None:
+        """As `release`, by threads where they are many."""
+        if threads > 1 and codes.shape[0] >= _MANY:
+            out = [roomy(codes.shape[0]) for _ in range(threads)]
+            told = [(0, 0)] * threads
+            cuts = [k * self.index.shape[0] // threads for k in range(threads + 1)]
+
+            def work(k: int) -> None:
+                told[k] = kernels.release_between(cuts[k], cuts[k + 1], codes, self.index, self.hashes, out[k])
+
+            together([partial(work, k) for k in range(threads)])
+            self._set_free([own[:many] for own, (many, _) in zip(out, told, strict=True)])
+            self.meta[_LIVE] -= sum(many for many, _ in told)
+            codes = np.concatenate([own[own.shape[0] - left :] for own, (_, left) in zip(out, told, strict=True)])
+        self.release(codes)
 
     def put(self, words: Array) -> bool:
         """Rows of words into an empty table, as codes 0 to n - 1; whether they were all different."""

@@ -120,15 +120,59 @@ def intern_words(
 
 @kernel
 def find_words(words: Array, codes: Array, index: Array, kept: Array, hashes: Array) -> None:
-    """codes[i]: the code of row i of words, -1: it has none yet.  As `intern_words`."""
+    """codes[i]: the code of row i of words, or ~ its hash, which is below 0: it has none yet.  As `intern_words`."""
     for some in range(0, words.shape[0], AT_ONCE):
         end = min(some + AT_ONCE, words.shape[0])
         hash_ahead(words, some, end, codes, index, kept, hashes)
         for i in range(some, end):
             if i > 0 and repeated(words, i):
                 codes[i] = codes[i - 1]
-            else:
-                codes[i], _ = found(words, i, codes[i], index, kept, hashes)
+                continue
+            h = codes[i]
+            code, _ = found(words, i, h, index, kept, hashes)
+            codes[i] = code if code >= 0 else ~h
+
+
+@kernel
+def intern_between(
+    low: int, high: int, words: Array, rows: Array, codes: Array, given: Array, used: int, index: Array, kept: Array,
+    hashes: Array,
+) -> int:  # fmt: skip
+    """As `intern_words` of rows that `find_words` did not find, for those whose search begins and ends in a part of the
+    index, [low, high): other threads may work on other parts.  Returns how many of the codes given are used.
+
+    words: int64 [m, w]; rows: int64 [m], which of codes theirs are: ~ hash, which those keep that end beyond, or come
+    when all that is given is used; given: int64 [many], new codes.
+    """
+    mask = index.shape[0] - 1
+    for some in range(0, rows.shape[0], AT_ONCE):
+        end = min(some + AT_ONCE, rows.shape[0])
+        for i in range(some, end):
+            fetch(index, ~codes[rows[i]] & mask)
+        for i in range(some, end):
+            h = ~codes[rows[i]]
+            at = h & mask
+            if h < 0 or at < low or at >= high:
+                continue
+            code = np.int64(-1)
+            while at < high and index[at] != 0 and code < 0:
+                seen = index[at] - 1
+                if hashes[seen] == h:
+                    same = True
+                    for c in range(words.shape[1]):
+                        same &= kept[seen, c] == words[i, c]
+                    code = seen if same else code
+                at += 1
+            if code < 0 and at < high and used < given.shape[0]:
+                code = given[used]
+                used += 1
+                for c in range(words.shape[1]):
+                    kept[code, c] = words[i, c]
+                hashes[code] = h
+                index[at] = code + 1
+            if code >= 0:
+                codes[rows[i]] = code
+    return used
 
 
 @kernel
@@ -148,7 +192,7 @@ def build_index(index: Array, kept: Array, hashes: Array, used: int, again: bool
 
 @part
 def release_code(code: int, index: Array, hashes: Array, free: Array, meta: Array) -> None:
-    """Forget one, if it is known.  Linear probing, shifted back."""
+    """Forget one, if it is known."""
     if hashes[code] < 0:
         return
     mask = index.shape[0] - 1
@@ -159,6 +203,13 @@ def release_code(code: int, index: Array, hashes: Array, free: Array, meta: Arra
     free[meta[FREE]] = code
     meta[FREE] += 1
     meta[LIVE] -= 1
+    take_out(at, index, hashes)
+
+
+@part
+def take_out(at: int, index: Array, hashes: Array) -> None:
+    """Take a place out of the index.  Linear probing, shifted back."""
+    mask = index.shape[0] - 1
     hole = at
     while True:
         at = (at + 1) & mask
@@ -183,6 +234,42 @@ def release_codes(codes: Array, index: Array, hashes: Array, free: Array, meta: 
             fetch(index, hashes[codes[i]] & mask)
         for i in range(some, end):
             release_code(codes[i], index, hashes, free, meta)
+
+
+@kernel
+def release_between(low: int, high: int, codes: Array, index: Array, hashes: Array, out: Array) -> tuple[int, int]:
+    """As `release_codes`, for those whose search begins in a part of the index, [low, high): other threads may work on
+    other parts.  Into out, int64 [n], from the front on those that are forgotten, which are not free yet, and from
+    the end on those that are not, since what is behind them goes on beyond; how many of both."""
+    mask = index.shape[0] - 1
+    many = 0
+    left = 0
+    for some in range(0, codes.shape[0], AT_ONCE):
+        end = min(some + AT_ONCE, codes.shape[0])
+        for i in range(some, end):
+            look(hashes, codes[i])
+        for i in range(some, end):
+            fetch(index, hashes[codes[i]] & mask)
+        for i in range(some, end):
+            code = codes[i]
+            h = hashes[code]
+            at = h & mask
+            if h < 0 or at < low or at >= high:
+                continue
+            while at < high and index[at] != code + 1:
+                at += 1
+            behind = at
+            while behind < high and index[behind] != 0:
+                behind += 1
+            if behind == high:
+                left += 1
+                out[out.shape[0] - left] = code
+                continue
+            hashes[code] = -1
+            out[many] = code
+            many += 1
+            take_out(at, index, hashes)
+    return many, left
 
 
 @kernel

@@ -158,6 +158,7 @@ class Windows:
         together([partial(find, side) for side in range(2)])
         for _, codes, at, own in made:
             if at.shape[0]:
+                codes[at] = -1
                 whole = ~keys.encoder.nulls(own)
                 codes[at[whole]] = keys.codes(own[whole])
         return [each[:2] for each in made]

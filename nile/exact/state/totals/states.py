@@ -7,8 +7,8 @@ Every state reads, for each pair (instant, group) that changed, its value before
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -40,7 +40,8 @@ class Touches:
     how many); codes int64 [n], groups; begins, touch: int64 [runs + 1], [runs], where each run of tuples of one pair
     begins, and the pair, or begins [0]: every tuple is a run; first, last: int64 [pairs], tuples; room: groups are
     below this; shared: calls a kernel with what is given, a part of the groups, a mask, and scratch, for all parts;
-    None: there is one part.
+    None: there is one part, of groups with (group >> 3) & mask == part, for which there is room (`Linear.make_room`)
+    unless mask is 0.
     """
 
     sign: Array
@@ -52,12 +53,14 @@ class Touches:
     last: Array
     room: int
     shared: Callable[..., None] | None = None
+    part: int = 0
+    mask: int = 0
 
     def work(self, kernel: Callable[..., T], *given: Any, scratch: int = 0) -> T | None:
         """Call a kernel for all groups, with scratch of its own beside `AT_ONCE`; what it returns where there is one
         part."""
         if self.shared is None:
-            return kernel(*given, 0, 0, np.empty(counting.AT_ONCE + scratch, np.int64))
+            return kernel(*given, self.part, self.mask, np.empty(counting.AT_ONCE + scratch, np.int64))
         self.shared(kernel, *given, scratch=counting.AT_ONCE + scratch)
         return None
 
@@ -149,14 +152,13 @@ class Linear(State):
         """int64 [width, pairs] each, as `note` writes to them."""
         return *old, *new
 
-    def add(self, touches: Touches, words: Array, counted: Array) -> None:
-        """As `note` of tuples that are each a run, of which nothing is read until their groups have `caught_up`."""
-        nobody, nothing = np.full(1, -1, np.int64), np.zeros(words.shape[0], np.int64)
-        alone = replace(touches, touch=nothing, first=nobody, last=nobody)
-        self.note(alone, words, counted, self.places(*np.empty((2, self.width, 1), np.int64)))
+    def span(self, words: Array) -> Any:  # noqa: ARG002
+        """What `make_room` is to know of some words."""
+        return None
 
-    def caught_up(self, codes: Array) -> None:
-        """Have what is read of these groups follow from what was added."""
+    @abstractmethod
+    def make_room(self, groups: int, spans: Sequence[Any] = ()) -> None:
+        """Have room for groups below this, and for words of these spans."""
 
     @abstractmethod
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
@@ -189,11 +191,14 @@ class Counted(Linear):
         return _NONE
 
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:  # noqa: ARG002
-        self.now = grown(self.now, touches.room)
+        self.make_room(touches.room)
         touches.work(
             counting.apply_counts,
             touches.weight, touches.codes, counted, *touches.runs, self.now, *places,
         )  # fmt: skip
+
+    def make_room(self, groups: int, spans: Sequence[Any] = ()) -> None:  # noqa: ARG002
+        self.now = grown(self.now, groups)
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         return in_place(np.ascontiguousarray(numbers[:, 0]), pa.int64())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,29 +55,19 @@ class Summed(Linear):
             return *old, *new
         return old[0].view(np.float64), new[0].view(np.float64), old[1], new[1]
 
-    def add(self, touches: Touches, words: Array, counted: Array) -> None:
-        if not self._double:
-            super().add(touches, words, counted)
-            return
-        self._have_room(touches.room)
-        done, n = 0, words.shape[0]
-        while (done := summing.add_doubles(
-            done, touches.sign, touches.codes, words, counted, self._base, self._digits, self._special, self._counts
-        )) < n:  # fmt: skip
-            self._widen(words[done:])
+    def span(self, words: Array) -> Any:
+        return summing.exponents(words) if self._double else None
 
-    def caught_up(self, codes: Array) -> None:
-        if self._double:
-            scratch = np.empty(self._digits.shape[1], np.int64)
-            summing.read_doubles(codes, self._digits, self._base, self._special, self._now, scratch)
-            return
-        digits = self._digits[codes]
-        digits[:, 0] += digits[:, 1] >> 32
-        digits[:, 1] &= 0xFFFFFFFF
-        self._digits[codes] = digits
+    def make_room(self, groups: int, spans: Sequence[Any] = ()) -> None:
+        if self._counts.shape[0] < groups:
+            self._counts, self._digits = grown(self._counts, groups), grown(self._digits, groups)
+        if self._double and (self._now.shape[0] < groups or self._special.shape[0] < groups):
+            self._special, self._now = grown(self._special, groups), grown(self._now, groups)
+        if self._double and spans:
+            self._have_digits(min(least for least, _ in spans), max(most for _, most in spans))
 
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
-        self._have_room(touches.room)
+        self.make_room(touches.room)
         if not self._double:
             touches.work(
                 summing.apply_integers,
@@ -93,16 +84,16 @@ class Summed(Linear):
         ) is False:  # fmt: skip
             self._widen(words)
 
-    def _have_room(self, groups: int) -> None:
-        if self._counts.shape[0] < groups:
-            self._counts, self._digits = grown(self._counts, groups), grown(self._digits, groups)
-        if self._double and (self._now.shape[0] < groups or self._special.shape[0] < groups):
-            self._special, self._now = grown(self._special, groups), grown(self._now, groups)
-
     def _widen(self, words: Array) -> None:
-        """Have digits for these, and run carries: a sum below 0 has its sign in the last."""
-        self._digits, self._base = widened(self._digits, self._base, *summing.exponents(words))
-        summing.carry_all(self._digits)
+        """Have digits for these."""
+        self._have_digits(*summing.exponents(words))
+
+    def _have_digits(self, least: int, most: int) -> None:
+        """For doubles of these exponents; with more digits carries run: a sum below 0 has its sign in the last."""
+        had = self._digits
+        self._digits, self._base = widened(had, self._base, least, most)
+        if self._digits is not had:
+            summing.carry_all(self._digits)
 
     def column(self, function: str, numbers: Array, kind: Any, share: float | None = None) -> Any:  # noqa: ARG002
         n = numbers[:, -1]
@@ -170,7 +161,8 @@ class Summed(Linear):
         held.end()
         self._digits = put_back(digits)
         self._now = np.zeros(max(n, 1), np.float64)
-        self.caught_up(np.arange(n))
+        scratch = np.empty(self._digits.shape[1], np.int64)
+        summing.read_doubles(self._digits[:n], self._base, self._special, self._now, scratch)
 
     @property
     def memory(self) -> int:
