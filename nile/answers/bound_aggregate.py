@@ -11,7 +11,9 @@ from nile.aggregates.asked import Aggregate
 from nile.answers.aggregate_answer import AggregateAnswer, WholeAggregates
 from nile.base.budgets import GivenBudget, read_budget
 from nile.base.durations import format_duration
+from nile.expressions.binding import bind_value
 from nile.expressions.conditions import Condition, Value
+from nile.expressions.tree import Lookup, Node, Rows, parts_of
 from nile.operators.aggregate.input import Drawn, accumulate_cost, least_summary
 from nile.operators.aggregate.plan import AggregatePlan
 from nile.operators.aggregate.scope import grid_column
@@ -132,15 +134,19 @@ class BoundAggregate:
             return ["" if each is None else each.kind(schema, where="aggregates") for each in values]
 
         of, groups = kinds([aggregate.value for aggregate in self.aggregates]), kinds(self.by)
+        asked = list(_looked_up([condition.tree for condition in self.queries[0][1]]))
+        values = (*self.by, *(aggregate.value for aggregate in self.aggregates))
+        taken = [each for each in _looked_up([each.tree for each in values if each is not None]) if each not in asked]
+        find, after = prices.finding(_kinds_of(asked, schema)), prices.finding(_kinds_of(taken, schema))
         return Paid(
             start=prices.start,
             read=prices.reading(reads, hashed=False),
-            look=prices.looking(functions, by, tested),
+            look=prices.looking(functions, by, tested) + find + after,
             draw=prices.shuffled,
             group=prices.grouping(functions),
             begin=prices.begin,
-            scan=prices.testing(tested, texts),
-            take=lambda count: prices.taking(functions, of, groups, count, len(schema) if tested else 0),
+            scan=prices.testing(tested, texts) + find,
+            take=lambda count: prices.taking(functions, of, groups, count, len(schema) if tested else 0) + after,
         )
 
     def load(
@@ -252,3 +258,14 @@ class BoundAggregate:
         if self.window is not None:
             lines.append(f"  over the latest {format_duration(self.window)}")
         return "\n".join(lines)
+
+
+def _looked_up(trees: Sequence[Node]) -> dict[tuple[Rows, tuple[Node, ...]], None]:
+    """The stored rows that are looked up, and by what, each once."""
+    found = (part for tree in trees for part in parts_of(tree))
+    return {(part.rows, part.keys): None for part in found if isinstance(part, Lookup)}
+
+
+def _kinds_of(looked_up: Sequence[tuple[Rows, tuple[Node, ...]]], schema: pa.Schema) -> list[str]:
+    """What the keys are by which they are looked up."""
+    return [bind_value(key, schema, where="look-ups").kind for _, keys in looked_up for key in keys]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nile.base.nearest import nearest
-from nile.expressions.evaluate import evaluate_mask, evaluate_value
+from nile.expressions.evaluate import as_stored, evaluate_mask
 from nile.expressions.tree import Column, Logic, Node
 from nile.sql.plan import Field, Item
 from nile.summaries.heavy import pa
@@ -58,9 +58,7 @@ def _place(item: Item, schema: pa.Schema) -> int | None:
 
 def column_of(node: Node, batch: pa.RecordBatch) -> pa.Array:
     """An expression over a batch, in the type that it comes in."""
-    if isinstance(node, Column):
-        return batch.column(batch.schema.get_field_index(node.name))
-    return evaluate_value(node, batch)
+    return as_stored(node, batch)
 
 
 def value_of(item: Item, batch: pa.RecordBatch) -> pa.Array:

@@ -35,6 +35,7 @@ from nile.expressions.tree import (
     Kind,
     Like,
     Logic,
+    Lookup,
     Node,
     Not,
     are_whole,
@@ -164,6 +165,8 @@ class Binder(ABC):
                 return self._cast(node)
             case Case():
                 return self._case(node)
+            case Lookup():
+                return replace(node, keys=tuple(map(self.bind, node.keys)))
 
     def _compared(self, operator: str, left: Node, right: Node) -> list[Node]:
         """Both sides brought to one kind; columns of one type that has no kind are compared as they are."""

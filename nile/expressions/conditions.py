@@ -20,7 +20,7 @@ from nile.expressions.binding import bind, bind_value
 from nile.expressions.evaluate import column_as_is, evaluate_mask, evaluate_value
 from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
-from nile.expressions.tree import Kind, Node, columns_of
+from nile.expressions.tree import Kind, Lookup, Node, columns_of, parts_of
 from nile.summaries.errors import ExpressionError
 from nile.summaries.heavy import pa
 
@@ -121,6 +121,12 @@ def parse_value(text: str, *, where: str, resolve: Resolve | None = None) -> Val
     return Value(text, columns_of(tree), tree)
 
 
-@lru_cache(maxsize=64)
 def _bound(condition: Condition, schema: pa.Schema) -> Node:
+    if any(isinstance(part, Lookup) for part in parts_of(condition.tree)):  # one text, other rows in each query
+        return bind(condition.tree, schema, where=place(condition.text, "where"))
+    return _bound_of_text(condition, schema)
+
+
+@lru_cache(maxsize=64)
+def _bound_of_text(condition: Condition, schema: pa.Schema) -> Node:
     return bind(condition.tree, schema, where=place(condition.text, "where"))

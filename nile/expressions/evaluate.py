@@ -47,10 +47,12 @@ from nile.expressions.tree import (
     Kind,
     Like,
     Logic,
+    Lookup,
     Node,
     Not,
     Piece,
     are_whole,
+    is_unsigned,
     whole_numbers,
 )
 from nile.summaries.heavy import pa, pc
@@ -78,8 +80,8 @@ def column_as_is(tree: Node, batch: pa.RecordBatch) -> pa.Array | None:
     nothing is computed of it: so its values are told apart and put in order.  None of all else, which `evaluate_value`
     tells.
     """
-    if isinstance(tree, Column):
-        column = unsigned_leaf(_column(tree, batch))
+    if isinstance(tree, Column | Lookup):
+        column = unsigned_leaf(as_stored(tree, batch))
         types = pa.types
         if types.is_uint64(column.type) or types.is_decimal(column.type) or types.is_temporal(column.type):
             return column
@@ -90,8 +92,8 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
     match node:
         case Constant():
             return _constant(node)
-        case Column():
-            return leaf(_column(node, batch), node.kind)
+        case Column() | Lookup():
+            return leaf(as_stored(node, batch), node.kind)
         case Logic():
             combine = pc.and_kleene if node.operator == "AND" else pc.or_kleene
             return reduce(combine, [_value(item, batch) for item in node.items])
@@ -113,15 +115,20 @@ def _value(node: Node, batch: pa.RecordBatch) -> Value:
         case Call():
             return _call(node, batch)
         case Cast():
-            if isinstance(node.item, Column) and node.item.unsigned and node.kind in ("text", "integer"):
-                return cast_unsigned(unsigned_leaf(_column(node.item, batch)), node.kind, node.bits)
+            if is_unsigned(node.item) and node.kind in ("text", "integer"):
+                return cast_unsigned(unsigned_leaf(as_stored(node.item, batch)), node.kind, node.bits)
             return cast_values(_value(node.item, batch), node.item.kind, node.kind, node.bits)
         case Case():
             return _case(node, batch)
 
 
-def _column(node: Column, batch: pa.RecordBatch) -> pa.Array:
-    return batch.column(batch.schema.get_field_index(node.name))
+def as_stored(node: Node, batch: pa.RecordBatch) -> pa.Array:
+    """A column, or what is looked up, in the type in which it is stored; what is worked out in that it comes in."""
+    if isinstance(node, Column):
+        return batch.column(batch.schema.get_field_index(node.name))
+    if isinstance(node, Lookup):
+        return node.rows.values([as_stored(each, batch) for each in node.keys], node.column, len(batch))
+    return evaluate_value(node, batch)
 
 
 _ARROW_TYPES: dict[Kind, Callable[[], pa.DataType]] = {
@@ -170,8 +177,8 @@ def _comparable(batch: pa.RecordBatch, *nodes: Node) -> list[Value]:
 def _whole_value(node: Node, batch: pa.RecordBatch, kind: pa.DataType) -> Value:
     if isinstance(node, Constant):
         return pa.scalar(node.value if node.value is None or kind == pa.uint64() else Decimal(node.value), kind)
-    if isinstance(node, Column) and node.unsigned:
-        return unsigned_leaf(_column(node, batch)).cast(kind)
+    if is_unsigned(node):
+        return unsigned_leaf(as_stored(node, batch)).cast(kind)
     return _value(node, batch).cast(kind)
 
 

@@ -18,7 +18,7 @@ from nile.expressions.functions import PLAIN
 from nile.expressions.lists.functions import LISTS
 from nile.expressions.lists.values import is_list
 from nile.expressions.tree import Column, Node, parts_of, whole_numbers
-from nile.summaries.errors import ExpressionError
+from nile.summaries.errors import ExpressionError, NotYet
 
 _TYPES: dict[nodes.Kind, str] = {
     "boolean": "BOOLEAN",
@@ -78,6 +78,11 @@ def spark_text(node: Node) -> str:
         case nodes.Case():
             branches = [f"WHEN {spark_text(when)} THEN {spark_text(then)}" for when, then in node.branches]
             return f"(CASE {' '.join(branches)} ELSE {spark_text(node.default)} END)"
+        case nodes.Lookup():
+            raise NotYet(
+                f"Spark text: needed columns of one source; got {node.rows.name}, whose rows are looked up; join them "
+                "in a statement of engine='spark'"
+            )
 
 
 def _comparable(*items: Node) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Kind = Literal[
     "boolean", "integer", "number", "text", "timestamp", "date", "interval", "null", "other", "unknown",
@@ -178,7 +178,37 @@ class Case:
     kind: Kind = "unknown"
 
 
-Node = Column | Constant | Compare | Between | Logic | Not | IsNull | In | Like | Arithmetic | Call | Cast | Case
+class Rows(Protocol):
+    """Stored rows that are found by a key (`nile.execution.approximate.stored`)."""
+
+    @property
+    def name(self) -> str:
+        """What messages and plans call them."""
+
+    def values(self, keys: Sequence[Any], column: str | None, rows: int) -> Any:
+        """A column of the row of each key, null where there is none; None: whether there is one.
+
+        keys: of each part of the key an Arrow array [rows].
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A column of the stored row whose key a row has, null where there is none; column None: whether there is one.
+
+    Made of joins with stored relations, by their unique keys; no text says it.  unsigned: as of a Column.
+    """
+
+    keys: tuple[Node, ...]
+    rows: Rows
+    column: str | None
+    kind: Kind
+    unsigned: bool = False
+
+
+Node = (
+    Column | Constant | Compare | Between | Logic | Not | IsNull | In | Like | Arithmetic | Call | Cast | Case | Lookup
+)
 
 
 def parts_of(node: Node) -> Iterator[Node]:
@@ -198,11 +228,16 @@ def is_beyond(node: Node) -> bool:
     return isinstance(node, Constant) and node.kind == "number" and type(node.value) is int
 
 
+def is_unsigned(node: Node) -> bool:
+    """Whether it holds whole numbers of 64 bits without a sign, as they are stored."""
+    return isinstance(node, Column | Lookup) and node.unsigned
+
+
 def are_whole(nodes: Iterable[Node]) -> bool:
     """Whether nodes are to be compared as whole numbers though some are numbers: columns of 64 bits without a sign."""
     some = False
     for node in nodes:
-        unsigned = isinstance(node, Column) and node.unsigned
+        unsigned = is_unsigned(node)
         literal = isinstance(node, Constant) and (node.value is None or (type(node.value) is int and node.value >= 0))
         if not (unsigned or node.kind == "integer" or (literal and node.kind in ("null", "number"))):
             return False

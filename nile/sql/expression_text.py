@@ -134,6 +134,9 @@ def _text(node: Node, shown: Shown) -> tuple[str, int]:
             if node.function == "concat":
                 return " || ".join(inner(each, _ATOM) for each in node.arguments), _COMPARED
             return f"{node.function}({', '.join(inner(each, _OR) for each in node.arguments)})", _ATOM
+        case nodes.Lookup():
+            keys = ", ".join(inner(key, _OR) for key in node.keys)
+            return f"{node.rows.name}[{keys}]{'' if node.column is None else '.' + node.column}", _ATOM
         case nodes.Case():
             branches = [f"WHEN {inner(when, _OR)} THEN {inner(then, _OR)}" for when, then in node.branches]
             return f"CASE {' '.join(branches)} ELSE {inner(node.default, _OR)} END", _ATOM

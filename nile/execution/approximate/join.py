@@ -18,6 +18,7 @@ from nile.base.contiguous import gathered, taker
 from nile.execution.approximate.join_error import join_within
 from nile.execution.approximate.join_terms import keys_of, value_of, window_of, windows_of, worths_of
 from nile.execution.approximate.shape import Shape
+from nile.execution.exact.flow import Home as Stored
 from nile.execution.key_columns import equalities, looked_at, one_key
 from nile.execution.options import Options
 from nile.execution.values import all_of
@@ -53,7 +54,7 @@ _MOST_UNSIGNED = float((1 << 64) - (1 << 11))
 _TIMES = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 
 
-class ApproximateHome(Home, Protocol):
+class ApproximateHome(Home, Stored, Protocol):
     """What is asked of a database."""
 
     @property

@@ -13,8 +13,10 @@ from nile.answers.progress import Run
 from nile.answers.selection_answer import SelectionAnswer
 from nile.execution.approximate.aggregate import StreamAggregate
 from nile.execution.approximate.join import ApproximateHome, JoinAggregate, PreferredJoin
+from nile.execution.approximate.lookups import Lookups
 from nile.execution.approximate.selection import PreferredSelection
 from nile.execution.approximate.shape import Shape, shape_of
+from nile.execution.approximate.stored import StoredRows
 from nile.execution.approximate.topped import numbers_shown, within
 from nile.execution.exact.relational import Relational
 from nile.execution.options import Options
@@ -22,7 +24,7 @@ from nile.execution.values import filtered, maker, schema_of
 from nile.operators.common.total_bounds import TotalBounds
 from nile.operators.drive.clock import timed
 from nile.preferences.budget import BudgetReport
-from nile.sql.plan import Filter, Join, Limit, Preference, Project, Query, Sort
+from nile.sql.plan import Filter, Group, Join, Limit, Preference, Project, Query, Sort, walk
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import BudgetError, ConfigError
 from nile.summaries.estimate import Estimate
@@ -52,13 +54,17 @@ class Operator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An approximate query that has been checked.  weighted: rows carry `_weight`, 1 / inclusion probability."""
+    """An approximate query that has been checked.
+
+    weighted: rows carry `_weight`, 1 / inclusion probability; stored: rows of relations that tuples look up.
+    """
 
     query: Query
     shape: Shape
     operator: Operator
     schema: pa.Schema
     weighted: bool
+    stored: tuple[StoredRows, ...] = ()
 
     def start(self) -> ApproximateRun:
         """A run that has read nothing yet."""
@@ -83,8 +89,14 @@ def is_approximate(query: Query, options: Options) -> bool:
     return bool(query.preference or query.budget or query.error or options.budget is not None)
 
 
-def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prepared:
-    """A query WITH PREFERENCE, BUDGET or ERROR, checked.  Raises NotYet, ConfigError, BudgetError."""
+def approximate(engine: ApproximateHome, query: Query, options: Options, *, standing: bool = False) -> Prepared:
+    """A query WITH PREFERENCE, BUDGET or ERROR, checked.  Raises NotYet, ConfigError, BudgetError.
+
+    standing: whether it stays, and tells outputs as tuples come.
+    """
+    grouped = any(isinstance(each, Group) for each in walk(query.plan))
+    lookups = Lookups(engine, query.plan, settled=not grouped and (standing or query.windowed))
+    query = replace(query, plan=lookups.plan)
     shape = shape_of(query.plan)
     budget = options.with_budget(query.budget)
     join = isinstance(shape.core, Join)
@@ -107,7 +119,7 @@ def approximate(engine: ApproximateHome, query: Query, options: Options) -> Prep
     weighted = bool(join and shape.group is None and query.preference and query.preference.kind == "weighted")
     fields = list(schema_of(query.plan.fields))
     schema = pa.schema([*fields, *([pa.field(WEIGHT, pa.float64())] if weighted else [])])
-    return Prepared(query, shape, operator, schema, weighted)
+    return Prepared(query, shape, operator, schema, weighted, tuple(lookups.rows))
 
 
 class ApproximateRun(Run):
@@ -159,7 +171,8 @@ class ApproximateRun(Run):
     @property
     def accounting(self) -> dict[str, Accounting]:
         """in = applied + late + shed + rejected, of each alias."""
-        return dict(zip(self._prepared.operator.aliases, self._answer.accounts, strict=True))
+        told = dict(zip(self._prepared.operator.aliases, self._answer.accounts, strict=True))
+        return told | {alias: one for rows in self._prepared.stored for alias, one in rows.accounting.items()}
 
     @property
     def memory(self) -> int:

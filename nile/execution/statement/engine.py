@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "known_name", "near_names"]
 
 
-class Engine(Readable, ApproximateHome, Counts, Kept, Protocol):
+class Engine(ApproximateHome, Readable, Counts, Kept, Protocol):
     """What statements ask of a database."""
 
     @property

@@ -110,7 +110,7 @@ def explain_approximate(query: Query, prepared: Prepared, run: Any) -> Explained
         lines.append(f"budget: {Budget.of(*query.budget)}")
     if query.error is not None:
         lines.append(f"error {query.error[0]:g} at confidence {query.error[1]:g}, otherwise {query.error[2]}")
-    operator = prepared.operator.explain().split("\n")
+    operator = prepared.operator.explain().split("\n") + [f"  {rows}" for rows in prepared.stored]
     lines += operator
     values |= {"operator": operator, "budget": query.budget, "error": query.error}
     if run is None or run.answer is None:

@@ -11,7 +11,7 @@ import numpy as np
 from nile.aggregates.asked import SETS, Aggregate
 from nile.aggregates.catalogue import CATALOGUE
 from nile.expressions.conditions import Condition, Value
-from nile.expressions.tree import Column
+from nile.expressions.tree import Column, is_unsigned
 from nile.operators.aggregate.input import AggregateInput, Drawn, Measure
 from nile.operators.aggregate.ordered import Ordered, in_order, is_told_as_is
 from nile.operators.aggregate.scope import Scope, conjuncts, grid_column, scope_of
@@ -141,7 +141,7 @@ def _looked_at(aggregate: Aggregate, batch: pa.RecordBatch, where: str) -> str:
     kind, tree = CATALOGUE[aggregate.function], aggregate.value.bound(batch.schema, where=where)
     if kind.is_set:
         return "codes"
-    alike = tree.kind in ("integer", "number") and not (isinstance(tree, Column) and tree.unsigned)
+    alike = tree.kind in ("integer", "number") and not is_unsigned(tree)
     if (
         alike and tree.kind == "integer" and kind.takes == "ordered"
     ):  # whole numbers that doubles do not hold are places

@@ -175,6 +175,10 @@ class Prices:
                 one += self.tallied * (5.0 if "low" in kind.parts or "high" in kind.parts else 1.0)
         return one
 
+    def finding(self, kinds: Sequence[str]) -> float:
+        """Per tuple: look stored rows up, once for each kind of key (`Node.kind`), and take a column of them."""
+        return sum(along(self.encode if kind == "text" else self.dense, 1 << 14) + self.gathered for kind in kinds)
+
     def pairing(self, matches: float, hashed: float = 0.0) -> float:
         """Per pair of the exact join, where a tuple of either stream completes so many.  hashed: share of text."""
         return along(self.pair, matches) + hashed * along(self.named, matches)

@@ -24,11 +24,11 @@ from nile.execution.live.exact_subscription import ExactSubscription
 from nile.execution.options import Options
 from nile.execution.reading import named_leaf
 from nile.execution.values import column_of
-from nile.expressions.tree import Arithmetic, Call, Column, Constant, Node
+from nile.expressions.tree import Arithmetic, Call, Column, Constant, Node, columns_of
 from nile.operators.aggregate.standing_sample import SliceSample, Totalled, worth
 from nile.preferences.budget import Budget, BudgetReport
 from nile.sql.columns import AggregateItem, Field, Item
-from nile.sql.plan import Group, Plan, Project, Query, Stream, leaves_of, map_inputs, walk
+from nile.sql.plan import Group, Plan, Project, Query, Relation, Stream, leaves_of, map_inputs, walk
 from nile.streams.accounting import Accounting
 from nile.streams.live import LiveStream
 from nile.streams.manager import TupleBatch
@@ -57,7 +57,8 @@ class SampledSubscription(ExactSubscription):
     It emits what the exact query emits over a sample of the streams, counts and sums scaled up: signed changes, or the
     rows of a snapshot.  The sample is drawn by ordinals (`nile.operators.aggregate.standing_sample`); where different
     values are counted, by value.  `estimate`: of a count, sum or average alone and without groups, what it is as of the
-    last change, with its interval; of others nothing is claimed.  `budget`: the share of tuples that went in.
+    last change (emit='snapshot': now), with its interval; of others nothing is claimed, nor beside a relation that
+    changes.  `budget`: the share of tuples that went in.
     Unbiased over seeds: counts, sums and counts of different values, joins included.
 
     >>> import nile, pyarrow as pa
@@ -84,14 +85,17 @@ class SampledSubscription(ExactSubscription):
 
         Raises NotYet for what has no standing operator, ConfigError, BudgetError, EnvelopeError.
         """
-        approximate(names, query, replace(options, emit=None))  # refuses what no sample answers
+        prepared = approximate(names, query, replace(options, emit=None), standing=True)  # refuses what none answers
+        for rows in prepared.stored:
+            rows.check()  # a tuple has one output at most, or its interval would be too narrow
         self._budget = _checked(query, options)
         (group,) = (each for each in walk(query.plan) if isinstance(each, Group))
         leaves = [leaf for leaf in leaves_of(query.plan) if isinstance(leaf, Stream) and leaf.name in live]
-        if len(leaves) < len(leaves_of(query.plan)):
+        stored = [leaf for leaf in leaves_of(query.plan) if isinstance(leaf, Relation)]
+        if len(leaves) + len(stored) < len(leaves_of(query.plan)):
             raise NotYet(
-                "standing aggregates: needed live streams, which are sampled; got others as well; join them with "
-                "what you poll, or leave the budget out"
+                "standing aggregates: needed live streams, which are sampled, and relations; got others as well; join "
+                "them with what you poll, or leave the budget out"
             )
         self._distinct = _distinct_of(group, leaves)
         self._confidence = 0.95 if options.confidence is None else options.confidence
@@ -106,7 +110,8 @@ class SampledSubscription(ExactSubscription):
             )
         self._came = dict.fromkeys(self._samples, 0)
         self._took = dict.fromkeys(self._samples, 0)
-        self._alone_is = _alone(group, len(leaves))
+        # Rows of a relation that come and go are no draw: nothing is claimed.
+        self._alone_is = None if any(leaf.changes for leaf in stored) else _alone(group, len(leaves))
         self._last: tuple[float, ...] = (0.0, math.nan, math.nan)
         plan = _scaled(query.plan, share ** len(leaves), self._alone_is)
         sampled = replace(query, plan=plan, budget=None, preference=None, error=None)
@@ -131,7 +136,8 @@ class SampledSubscription(ExactSubscription):
             told = {}
             for name, stream in self._streams.items():
                 told[name] = stream.accounting + Accounting()
-                told[name].shed_applied(self._came[name] - self._took[name])
+                if name in self._samples:
+                    told[name].shed_applied(self._came[name] - self._took[name])
                 told[name].check()
             return told
 
@@ -148,11 +154,19 @@ class SampledSubscription(ExactSubscription):
         with self._lock:
             if self._alone_is is None:
                 return Estimate.guess(math.nan)
+            if self.choice.emit == "snapshot":  # of which no change is told
+                self.settle()
+                for batch in self._plan.pipeline.snapshot().to_batches():
+                    if batch.num_rows:
+                        self._note(batch, batch.num_rows - 1)
             share = next(iter(self._samples.values())).share
             count, mean, spread = self._last
             return worth(self._alone_is.function, share, Totalled(int(count), mean, spread), self._confidence)
 
     def _arrived(self, name: str, batch: TupleBatch) -> None:
+        if name not in self._samples:  # a relation's changes
+            super()._arrived(name, batch)
+            return
         taken = self._taken(name, batch)
         self._came[name] += len(batch)
         self._took[name] += int(taken.sum())
@@ -246,10 +260,11 @@ def _distinct_of(group: Group, leaves: list[Stream]) -> tuple[Stream, Node] | No
     found = [each.argument for each in group.aggregates if each.distinct and each.argument is not None]
     if not found:
         return None
-    if len(leaves) > 1 or len(set(found)) > 1:
+    own = {field.name for field in leaves[0].fields}
+    if len(leaves) > 1 or len(set(found)) > 1 or not own >= set(columns_of(found[0])):
         raise NotYet(
             "standing aggregates: needed count(DISTINCT ...) of one value of one stream, by which it is sampled; got "
-            f"{'a join' if len(leaves) > 1 else 'several values'}; ask each for itself"
+            f"{'several values' if len(set(found)) > 1 else 'a join'}; ask each for itself"
         )
     return leaves[0], found[0]
 

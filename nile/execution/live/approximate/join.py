@@ -89,7 +89,7 @@ class ApproximateSubscription(Subscription):
                 "standing query: needed a preference over columns, whose values its own grid counts; got one over "
                 "expressions; name a column, or none"
             )
-        self._prepared = approximate(names, query, options)
+        self._prepared = approximate(names, query, options, standing=True)
         self._operator = _operator_of(self._prepared, live)
         self.schema = self._prepared.schema
         if isinstance(self._operator, PreferredSelection):
