@@ -14,6 +14,7 @@ import nile
 from nile.answers import join_aggregate
 from nile.execution.exact import relational
 from nile.operators.aggregate.exact import aggregated
+from nile.operators.common.partners import runs_of
 from nile.sql.plan import AggregateItem, Field
 
 ASKED = (
@@ -185,3 +186,18 @@ def test_products_of_many_inputs_beyond_64_bits_are_refused_with_what_to_do() ->
     with pytest.raises(nile.MemoryRefused, match="name a window"):
         db.sql(text).fetchall()
     assert math.log2(rows**4) > 62
+
+
+@pytest.mark.parametrize("bounded", [0, 1, 2])
+@pytest.mark.parametrize("keys", [1, 3, 40])
+def test_partners_of_codes_are_those_that_a_loop_finds(keys: int, bounded: int) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n, m = (int(each) for each in rng.integers(0, 30, 2))
+        codes, own = rng.integers(-1, keys, n), rng.integers(-1, keys, m)
+        bounds = [(rng.integers(0, m + 1, n), rng.integers(0, m + 1, n)) for _ in range(bounded)]
+        begin, counts, order = runs_of(codes, own, bounds)
+        for row in range(n):
+            inside = [k for k in range(m) if all(low[row] <= k < high[row] for low, high in bounds)]
+            wanted = [k for k in inside if own[k] == codes[row] >= 0]
+            assert order[begin[row] : begin[row] + counts[row]].tolist() == wanted

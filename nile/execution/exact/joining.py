@@ -28,7 +28,7 @@ from nile.execution.exact.parting import computed_keys
 from nile.execution.key_columns import equalities, one_key, shared_keys
 from nile.execution.shape import Shape
 from nile.execution.values import all_of, column_of
-from nile.operators.common.partners import pairs_in_order, partners, surely_fewer
+from nile.operators.common.partners import pairs_in_order, partners, runs_of, surely_fewer
 from nile.operators.common.rows import join_codes
 from nile.sql.plan import Constraint, Filter, Join, Plan, Project, Stream, leaves_of
 from nile.summaries.errors import ConfigError
@@ -332,27 +332,23 @@ def _step(
     so_far = index[0].shape[0]
     side = sides[k]
     codes, own = join_codes(pairs, so_far, len(side))
-    low, high = np.zeros(so_far, np.int64), np.full(so_far, len(side), np.int64)
+    bounds: list[tuple[Array, Array]] = []
     if side.ts is not None:
         for other, held in index.items():
             their = sides[other].ts
             window = _bound(node, sides, other, k)
             if their is not None and window is not None:
-                low = np.maximum(low, np.searchsorted(side.ts, their[held] - window, side="left"))
-                high = np.minimum(high, np.searchsorted(side.ts, their[held] + window, side="right"))
-    keyed = np.flatnonzero(own >= 0)
-    width = len(side) + 1
-    place = own[keyed] * width + keyed
-    order = np.argsort(place, kind="stable")
-    place = place[order]
-    begin = np.searchsorted(place, codes * width + low)
-    counts = np.where(codes >= 0, np.searchsorted(place, codes * width + np.maximum(low, high)) - begin, 0)
+                first = np.searchsorted(side.ts, their[held] - window, side="left")
+                bounds.append((first, np.searchsorted(side.ts, their[held] + window, side="right")))
+    begin, counts, order = runs_of(codes, own, bounds)
     total = int(counts.sum())
     refuse_beyond_memory(total * 8 * (len(index) + 2), total)
+    if int(counts.max(initial=0)) <= 1:  # one row a key at most, as of a relation by its key
+        rows = np.flatnonzero(counts)
+        return rows, order[begin[rows]]
     rows = np.repeat(np.arange(so_far), counts)
-    ends = np.cumsum(counts)
-    offset = np.arange(total) - np.repeat(ends - counts, counts)
-    return rows, keyed[order][np.repeat(begin, counts) + offset]
+    offset = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, order[np.repeat(begin, counts) + offset]
 
 
 def _bound(node: Join, sides: Sequence[Side], one: int, other: int) -> int | None:

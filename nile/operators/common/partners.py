@@ -14,7 +14,7 @@ from nile.operators.common.rows import join_codes
 from nile.summaries.errors import MemoryRefused
 from nile.summaries.heavy import pa
 
-__all__ = ["pairs_in_order", "partners", "surely_fewer"]
+__all__ = ["pairs_in_order", "partners", "runs_of", "surely_fewer"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 1 << 62
@@ -96,6 +96,27 @@ def pairs_in_order(codes: tuple[Array, Array], ts: Sequence[Array | None], most:
         other[~by_right] = listed[0][there[~by_right]]
         row = row - by_right * rows[0]
         yield np.where(by_right, other, row), np.where(by_right, row, other)
+
+
+def runs_of(codes: Array, own: Array, bounds: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
+    """(where each code's partners begin among the rows of `own` by code, how many, these rows): int64 [n], [n], [k].
+
+    codes: int64 [n], own: int64 [m], below n + m, -1 equals none; bounds: of the rows of `own` only those in [low,
+    high), each int64 [n], of all of them.  Without O(n + m) but for a sort of m codes, with them O((n + m) log m).
+    """
+    keyed = np.flatnonzero(own >= 0)
+    if not bounds:
+        most = 1 + max(int(codes.max(initial=-1)), int(own.max(initial=-1)))
+        sizes = np.bincount(own[keyed], minlength=most + 1)  # at -1, which is the last, nothing
+        begins = np.cumsum(sizes) - sizes
+        return begins[codes], sizes[codes], keyed[np.argsort(own[keyed], kind="stable")]
+    low, high = np.maximum.reduce([each for each, _ in bounds]), np.minimum.reduce([each for _, each in bounds])
+    width = own.shape[0] + 1
+    place = own[keyed] * width + keyed
+    place.sort()
+    begin = np.searchsorted(place, codes * width + low)
+    end = np.searchsorted(place, codes * width + np.maximum(low, high))
+    return begin, np.where(codes >= 0, end - begin, 0), place % width
 
 
 def surely_fewer(keys: Sequence[Sequence[Any]], rows: Sequence[int], than: float) -> bool:
