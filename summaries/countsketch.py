@@ -22,9 +22,8 @@ from nile.summaries.lazy import lazy
 from nile.summaries.summary import TOP, Summary, largest_change
 
 if TYPE_CHECKING:
-    from nile.summaries import batch_kernels, sketch_kernels
+    from nile.summaries import sketch_kernels
 else:
-    batch_kernels = lazy("nile.summaries.batch_kernels")
     sketch_kernels = lazy("nile.summaries.sketch_kernels")
 
 __all__ = ["CONFIDENCE", "CountMin", "CountSketch", "splitmix"]
@@ -222,9 +221,9 @@ class CountSketch(Summary):
         self._moments = None
         by = self.shift(self.columns)
         if weights is None:
-            batch_kernels.update_rows(counters, self.row_multipliers, by, hashes)
+            sketch_kernels.update_rows(counters, self.row_multipliers, by, hashes)
         else:
-            batch_kernels.update_rows_weighted(counters, self.row_multipliers, by, hashes, weights)
+            sketch_kernels.update_rows_weighted(counters, self.row_multipliers, by, hashes, weights)
 
     def _combine(self, other: CountSketch, sign: int) -> None:
         self._moments = None

@@ -21,14 +21,23 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["TAIL", "StratifiedSample", "Totals", "nothing_seen", "student_quantile"]
+from nile.summaries.lazy import lazy
+
+if TYPE_CHECKING:
+    from nile.summaries import sample_kernels as kernels
+else:
+    kernels = lazy("nile.summaries.sample_kernels")
+
+__all__ = ["TAIL", "StratifiedSample", "Totals", "cell_spreads", "cell_totals", "nothing_seen", "student_quantile"]
 
 Array = np.ndarray[Any, Any]
 
+_FEW = 1 << 12
+"""Tuples of a sample that are not worth a compiled kernel, which gives the same numbers."""
 TAIL = 0.1
 """An interval is certified when `Totals.tail` is at most this: kurtosis * 10 <= n, and the bound likewise."""
 
@@ -87,6 +96,17 @@ class StratifiedSample:
         """Satisfying tuples drawn, by group: int64 [groups]."""
         return np.bincount(self.group, minlength=self.groups)
 
+    def value(self, amount: Array) -> Array:
+        """The estimated totals of `totals`, without their errors: float64 [groups]."""
+        shape = (self.size.shape[0], self.groups)
+        _, total = cell_totals(amount, self._cells(), shape[0] * shape[1])
+        mean = total.reshape(shape) / np.maximum(self.drawn, 1)[:, None].astype(np.float64)
+        return np.asarray((self.size[:, None].astype(np.float64) * mean).sum(axis=0))
+
+    def _cells(self) -> Array:
+        """The stratum and group of each: int64 [m]."""
+        return self.stratum if self.groups == 1 else self.stratum * self.groups + self.group
+
     def totals(self, amount: Array, largest: Array | float, certain: Array | None = None) -> Totals:
         """The total of `amount` over all satisfying tuples, by group.
 
@@ -95,18 +115,15 @@ class StratifiedSample:
         [strata], those whose total is known without error from what was drawn (they add no variance).
         O(m + strata * groups).
         """
-        strata = self.size.shape[0]
-        cells = strata * self.groups
-        at = self.stratum * self.groups + self.group
+        shape = (self.size.shape[0], self.groups)
         drawn = np.maximum(self.drawn, 1)[:, None].astype(np.float64)
-        shape = (strata, self.groups)
-        seen = np.bincount(at, minlength=cells).reshape(shape)
-        mean = np.bincount(at, amount, cells).reshape(shape) / drawn
-        off = amount - mean.ravel()[at]
-        absent = self.drawn[:, None] - seen
-        off *= off
-        squares = np.bincount(at, off, cells).reshape(shape) + absent * mean**2
-        fourths = np.bincount(at, off * off, cells).reshape(shape) + absent * mean**4
+        at, cells = self._cells(), shape[0] * shape[1]
+        seen, total = cell_totals(amount, at, cells)
+        mean = total.reshape(shape) / drawn
+        absent = self.drawn[:, None] - seen.reshape(shape)
+        squares, fourths = (told.reshape(shape) for told in cell_spreads(amount, at, mean.ravel()))
+        squares = squares + absent * mean**2
+        fourths = fourths + absent * mean**4
         size = self.size[:, None].astype(np.float64)
         left = self.drawn < self.size
         if certain is not None:
@@ -130,6 +147,27 @@ class StratifiedSample:
             tail=tail,
             freedom=int((self.drawn - 1)[left].sum()),
         )
+
+
+def cell_totals(amount: Array, at: Array, cells: int) -> tuple[Array, Array]:
+    """(how many amounts each cell has, their total): int64, float64 [cells].  amount: float64 [n]; at: int64 [n]."""
+    if at.shape[0] < _FEW:
+        return np.bincount(at, minlength=cells), np.bincount(at, amount, cells)
+    seen, total = np.zeros(cells, np.int64), np.zeros(cells)
+    kernels.add_up(np.ascontiguousarray(amount, np.float64), at, seen, total)
+    return seen, total
+
+
+def cell_spreads(amount: Array, at: Array, mean: Array) -> tuple[Array, Array]:
+    """The second and fourth powers of distances from the mean of each cell, added up: float64 [cells], both."""
+    cells = mean.shape[0]
+    if at.shape[0] < _FEW:
+        off = amount - mean[at]
+        off *= off
+        return np.bincount(at, off, cells), np.bincount(at, off * off, cells)
+    squares, fourths = np.zeros(cells), np.zeros(cells)
+    kernels.spread_out(np.ascontiguousarray(amount, np.float64), at, mean, squares, fourths)
+    return squares, fourths
 
 
 def nothing_seen(size: int, drawn: int, confidence: float) -> float:

@@ -15,6 +15,8 @@ from nile.summaries.kernels import U8, allocating_kernel, kernel
 
 Array = np.ndarray[Any, Any]
 
+_BLOCK = 16_384  # 128 KiB of hashes
+
 
 @kernel
 def update(counters: Array, multipliers: Array, shift: int, hashes: Array) -> None:
@@ -92,3 +94,37 @@ def saturating_combine(target: Array, other: Array, sign: int) -> bool:
         else:
             flat[i] = a + b
     return clipped
+
+
+# A batch row after row gives the same as `update` in another order: with one row at a time its multiplier stays in a
+# register and its 16 KiB (1,024 columns) in the first cache, and a block of hashes in the second, which is more than
+# twice as fast from some thousand tuples per batch on.  Cells are unsigned and blocks are slices, so that numba adds no
+# tests for negative indices to the inner loop.
+@kernel
+def update_rows(counters: Array, multipliers: Array, shift: int, hashes: Array) -> None:
+    """counters[r, (multipliers[r] * hashes[i]) >> shift] += 1 for every row r and key i.
+
+    counters: int64 [rows, cells], cells = 2**(64 - shift); multipliers: uint64 [rows]; hashes: uint64 [n].
+    """
+    by = U8(shift)
+    for begin in range(0, hashes.shape[0], _BLOCK):
+        block = hashes[begin : begin + _BLOCK]
+        for r in range(counters.shape[0]):
+            multiplier = multipliers[r]
+            row = counters[r]
+            for i in range(block.shape[0]):
+                row[(multiplier * block[i]) >> by] += 1
+
+
+@kernel
+def update_rows_weighted(counters: Array, multipliers: Array, shift: int, hashes: Array, weights: Array) -> None:
+    """counters[r, (multipliers[r] * hashes[i]) >> shift] += weights[i]; weights: int64 [n], any sign."""
+    by = U8(shift)
+    for begin in range(0, hashes.shape[0], _BLOCK):
+        block = hashes[begin : begin + _BLOCK]
+        added = weights[begin : begin + _BLOCK]
+        for r in range(counters.shape[0]):
+            multiplier = multipliers[r]
+            row = counters[r]
+            for i in range(block.shape[0]):
+                row[(multiplier * block[i]) >> by] += added[i]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nile.aggregates.catalogue import Kind
-from nile.summaries.intervals import student_quantile
+from nile.summaries.intervals import cell_spreads, cell_totals, student_quantile
 
 __all__ = ["Linear", "Units", "linearised", "reach_of_few"]
 
@@ -40,7 +40,10 @@ class Units:
     @classmethod
     def of_values(cls, values: Array, valid: Array) -> Units:
         """Of single values, each a unit."""
-        return cls(valid, np.where(valid > 0.0, values, 0.0), np.zeros(values.shape[0]))
+        held = valid != 0
+        return cls(
+            held.astype(np.float64), values if held.all() else np.where(held, values, 0.0), np.zeros(values.shape[0])
+        )
 
     @classmethod
     def none(cls, n: int) -> Units:
@@ -82,7 +85,8 @@ def linearised(kind: Kind, units: Units, group: Array, known: Units, totals: Cal
     mean = (known.total + totals(units.total)) / count
     if kind.interval == "ratio":
         scale = 1.0 / count
-        return Linear(mean, mean, scale, (units.total - mean[group] * units.count) / count[group])
+        of = 0 if mean.shape[0] == 1 else group  # one number for all units
+        return Linear(mean, mean, scale, (units.total - mean[of] * units.count) / count[of])
     off = units.from_center(mean[group])
     freedom = count + 1.0 - kind.least
     value = (known.from_center(mean) + totals(off)) / freedom
@@ -108,11 +112,13 @@ def reach_of_few(reach: Array, linear: Linear, group: Array, held: Array, confid
     groups = reach.shape[0]
     if groups < 2 or not held.any():
         return reach
-    own = linear.residual[held] / linear.scale[group[held]]
-    at = group[held]
-    n = np.bincount(at, minlength=groups).astype(np.float64)
-    center = np.bincount(at, own, groups) / np.maximum(n, 1.0)
-    within = np.bincount(at, (own - center[at]) ** 2, groups)
+    all_hold = held.all()
+    at = group if all_hold else group[held]
+    own = (linear.residual if all_hold else linear.residual[held]) / linear.scale[at]
+    seen, total = cell_totals(own, at, groups)
+    n = seen.astype(np.float64)
+    center = total / np.maximum(n, 1.0)
+    within, _ = cell_spreads(own, at, center)
     known = np.isfinite(within) & (n > 1.0)
     freedom = float((n[known] - 1.0).sum())
     if freedom < 1.0:

@@ -34,6 +34,8 @@ from nile.summaries.heavy import pa
 
 __all__ = ["BoundAggregate"]
 
+_MARKED = 0.3
+"""Of a look: asking of an ordinal whether it was drawn."""
 _OPTIONS = ("method", "borders", "costs", "seed", "buckets", "zone")
 
 
@@ -125,7 +127,7 @@ class BoundAggregate:
 
     def _prices(self, reads: str, schema: pa.Schema) -> Paid:
         """What it costs here to look at tuples of the stream.  reads: the class of its source; schema: what is read."""
-        prices, by = machine_prices(), len(self.by)
+        prices = machine_prices()
         functions = [aggregate.function for aggregate in self.aggregates]
         names = [name for condition in self.queries[0][1] for name in condition.columns]
         tested, texts = len(names), sum("string" in str(schema.field(name).type) for name in names)
@@ -141,8 +143,9 @@ class BoundAggregate:
         return Paid(
             start=prices.start,
             read=prices.reading(reads, hashed=False),
-            look=prices.looking(functions, by, tested) + find + after,
-            draw=prices.shuffled,
+            draw=lambda size: prices.picking(size, tested) + find,
+            mark=_MARKED * prices.look,
+            find=prices.sampling(functions, groups) + after,
             group=prices.grouping(functions),
             begin=prices.begin,
             scan=prices.testing(tested, texts) + find,

@@ -14,8 +14,10 @@ import pytest
 import nile
 from nile.answers import bound_aggregate
 from nile.operators.aggregate.drawn import MOST, drawn_of, strata_of
-from nile.operators.aggregate.input import Drawn
+from nile.operators.aggregate.input import Drawn, seed_word, unit_hash
+from nile.operators.inputs import drawing
 from nile.operators.strategies.prices import PRICES
+from nile.summaries import intervals, sample_kernels
 
 N = 30_000
 
@@ -64,9 +66,83 @@ def test_draws_are_different_ordinals_evenly_spread_and_more_draws_a_superset() 
     often = np.bincount(np.concatenate([drawn_of(40, 10.0, seed) for seed in range(4_000)]), minlength=40)
     mean = often.mean()
     assert np.abs(often - mean).max() < 5.0 * mean**0.5
-    sizes, label = strata_of(Drawn(drawn_of(1_003, 200.0, 2), 1_003, 1_003))
-    assert sizes.sum() == 1_003
-    assert (np.bincount(label, minlength=16) <= sizes).all()
+    at = drawn_of(1_003, 200.0, 2)
+    hits = np.flatnonzero(at % 3 == 1)
+    for some in (None, hits, hits[:0]):
+        sizes, drawn, label = strata_of(Drawn(at, 1_003, 1_003, hits=some))
+        ends = np.cumsum(sizes)
+        assert ends[-1] == 1_003
+        np.testing.assert_array_equal(drawn, np.bincount(np.searchsorted(ends, at, side="right"), minlength=16))
+        np.testing.assert_array_equal(label, np.searchsorted(ends, at if some is None else at[some], side="right"))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_the_kernel_draws_what_hashes_of_the_draws_say(size: int) -> None:
+    for seed in (-3, 0, 1, 2**40):
+        for draws in (0, 1, 900):
+            found, told = np.zeros(size, bool), np.zeros(size, bool)
+            sample_kernels.mark_drawn(draws, seed_word(seed), found)
+            told[np.minimum((unit_hash(draws, seed) * size).astype(np.int64), size - 1)] = True
+            np.testing.assert_array_equal(found, told)
+
+
+def test_numbers_of_cells_are_the_same_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    for n, cells in ((0, 3), (1, 1), (9_000, 1), (9_000, 40)):
+        amount, at = rng.normal(size=n), rng.integers(0, cells, n)
+        told = []
+        for few in (0, 1 << 40):
+            monkeypatch.setattr(intervals, "_FEW", few)
+            seen, total = intervals.cell_totals(amount, at, cells)
+            told.append((seen, total, *intervals.cell_spreads(amount, at, total / np.maximum(seen, 1))))
+        for mine, theirs in zip(*told, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+WHERES = {
+    "": lambda v, w, k: np.ones(N, bool),
+    "v > 6": lambda v, w, k: v > 6,
+    "k < 9 AND w > 11": lambda v, w, k: (k < 9) & (w > 11),
+    "ts >= 20000": lambda v, w, k: np.arange(N) >= 20_000,
+    "v > 1e9": lambda v, w, k: v > 1e9,
+}
+
+
+@pytest.mark.parametrize("where", WHERES)
+@pytest.mark.parametrize("by", [None, "t"])
+def test_estimates_are_those_of_the_sample_by_hand(
+    db: nile.Database, rows: pa.Table, where: str, by: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(drawing, "drawn_of", lambda *given: drawn.append(drawn_of(*given)) or drawn[-1])
+    made = {"n": "count(*)", "c": "count(w)", "s": "sum(v)", "a": "avg(w)", "q": "var_samp(v)", "m": "max(v)"}
+    answer = db.aggregate("s", made, where=where or None, by=by).using(seed=4).run(0.1)
+    (at,) = drawn
+    assert 100 < at.shape[0] < MOST * N
+    assert answer.figures.read == at.shape[0]
+    assert answer.accounting.shed == N - at.shape[0]
+    v, w, k = (rows[name].to_numpy() for name in "vwk")
+    ends = np.linspace(0, N, 17).astype(np.int64)
+    stratum = np.searchsorted(ends, at, side="right") - 1
+    weight = (np.diff(ends) / np.bincount(stratum, minlength=16))[stratum]
+    holds = WHERES[where](v, w, k)[at]
+    of = np.array(rows["t"].to_pylist())[at]
+    found = answer.to_arrow().to_pylist()
+    assert {row["t"] for row in found} == set(of[holds]) if by else len(found) == 1
+    for row in found:
+        mine = holds & (of == row["t"]) if by else holds
+        own, known = weight * mine, weight * (mine & ~np.isnan(w[at]))
+        if not mine.any():
+            assert row["n"] == 0.0
+            assert row["a"] is row["m"] is None
+            continue
+        mean = (own * v[at]).sum() / own.sum()
+        spread = (own * (v[at] - mean) ** 2).sum() / (own.sum() - 1.0)
+        told = {"n": own.sum(), "c": known.sum(), "s": (own * v[at]).sum(), "q": spread, "m": v[at][mine].max()}
+        told["a"] = (known * np.nan_to_num(w[at])).sum() / known.sum()
+        for name, value in told.items():
+            assert row[name] == pytest.approx(value, rel=1e-9)
+            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
 
 
 CELLS = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nile.summaries import batch_kernels, sketch_kernels
+from nile.summaries import sketch_kernels
 from nile.summaries.countsketch import CONFIDENCE, CountSketch, median_failure
 from nile.summaries.envelope import pack, unpack
 from nile.summaries.errors import ConfigError, EnvelopeError
@@ -66,9 +66,9 @@ def test_every_kernel_equals_its_twin(batch: list[tuple[int, int]], rows: int, c
     update_twin(expected, multipliers, shift, hashes, weights)
     update_twin(expected_ones, multipliers, shift, hashes, np.ones_like(weights))
     counters = np.zeros_like(expected)
-    batch_kernels.update_rows_weighted(counters, multipliers, shift, hashes, weights)
+    sketch_kernels.update_rows_weighted(counters, multipliers, shift, hashes, weights)
     assert np.array_equal(expected, counters)
-    for update in (batch_kernels.update_rows, sketch_kernels.update):
+    for update in (sketch_kernels.update_rows, sketch_kernels.update):
         counters = np.zeros_like(expected)
         update(counters, multipliers, shift, hashes)
         assert np.array_equal(expected_ones, counters)

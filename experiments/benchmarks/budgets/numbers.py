@@ -21,7 +21,8 @@ from nile.summaries.heavy import pa
 
 __all__ = ["Numbers", "numbers"]
 
-TUPLES = 1_000_000
+TUPLES, MORE = 1_000_000, 4_000_000
+"""Of streams in memory and in a file, and of one in memory, of which fractions pay for less."""
 OVER, SLACK = 1.1, 0.02
 """Of a fraction of the exact CPU, and seconds beside it."""
 NEAR = 1.25
@@ -58,25 +59,26 @@ class _Asked(NamedTuple):
 def numbers(folder: Path, fractions: tuple[float, ...], compared: tuple[float, ...], rounds: int) -> Numbers:
     """Of a stream in memory and in a Parquet file.  compared: fractions whose errors are told, of that in memory."""
     told = Numbers([], [], [])
-    table = _table()
-    parquet.write_table(table, path := folder / "numbers.parquet")
-    for source in ("Arrow", "Parquet"):
-        db = Database().register("s", table if source == "Arrow" else path, time="ts")
+    for source, tuples in (("Arrow", TUPLES), ("Parquet", TUPLES), ("Arrow", MORE)):
+        table = _table(tuples)
+        if source == "Parquet":
+            parquet.write_table(table, folder / "numbers.parquet")
+        db = Database().register("s", table if source == "Arrow" else folder / "numbers.parquet", time="ts")
         for name, text in QUERIES.items():
             judged = compared if source == "Arrow" else ()  # of a file, reading alone takes the opponent longer
-            _add(told, f"{name}, {TUPLES:,} rows, {source}", _Asked(text, table, db), fractions, judged, rounds)
+            _add(told, f"{name}, {tuples:,} rows, {source}", _Asked(text, table, db), fractions, judged, rounds)
     return told
 
 
-def _table() -> pa.Table:
+def _table(tuples: int) -> pa.Table:
     """Values are Gamma(2), keys uneven, groups even: 20 numbers and 500 texts."""
     draw = np.random.default_rng(11)
     names = pa.array([f"name{k}" for k in range(500)])
     return pa.table({
-        "ts": pa.array(np.arange(TUPLES) * 10_000_000).cast(pa.timestamp("ns")),
-        "k": (1_000 * draw.random(TUPLES) ** 2).astype(np.int64), "v": draw.random(TUPLES),
-        "p": draw.gamma(2.0, 3.0, TUPLES), "g": draw.integers(0, 20, TUPLES),
-        "t": names.take(pa.array(draw.integers(0, 500, TUPLES))),
+        "ts": pa.array(np.arange(tuples) * 10_000_000).cast(pa.timestamp("ns")),
+        "k": (1_000 * draw.random(tuples) ** 2).astype(np.int64), "v": draw.random(tuples),
+        "p": draw.gamma(2.0, 3.0, tuples), "g": draw.integers(0, 20, tuples),
+        "t": names.take(pa.array(draw.integers(0, 500, tuples))),
     })  # fmt: skip
 
 

@@ -52,11 +52,10 @@ def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence
     with np.errstate(all="ignore"):
         told, totals = _sampled(CATALOGUE[aggregate.function], base, m, evidence)
         value, certified = told.value, totals.certified
-        held = measure.valid[evidence.left]
-        reach = reach_of_few(totals.reach(confidence), told, evidence.sample.group, held, confidence)
-    counted = base.count + np.bincount(
-        evidence.data.group[evidence.left][measure.valid[evidence.left]], minlength=evidence.data.groups
-    )
+        held = evidence.of(measure.valid)
+        group = evidence.sample.group
+        reach = reach_of_few(totals.reach(confidence), told, group, held, confidence)
+    counted = base.count + np.bincount(group if held.all() else group[held], minlength=evidence.data.groups)
     numbers = []
     for g in range(evidence.data.groups):
         if not counted[g]:
@@ -100,7 +99,7 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
     if evidence.is_complete:
         return [Number(int(known[g]), Estimate.exact(float(known[g]))) for g in range(groups)]
     left = evidence.left
-    amount = np.ones(left.shape[0]) if m < 0 else evidence.data.measures[m].valid[left].astype(np.float64)
+    amount = np.ones(left.shape[0]) if m < 0 else evidence.of(evidence.data.measures[m].valid).astype(np.float64)
     # Where all satisfy, counting them needs no sample, unless they are told apart by group.
     free = evidence.sure if m < 0 and groups == 1 else None
     totals = sample.totals(amount, 1.0, free)
@@ -130,9 +129,9 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
 def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Linear, Totals]:
     """(numbers, the total whose error is theirs), with what is known of the largest of them."""
     measure, sample = evidence.data.measures[m], evidence.sample
-    units = Units.of_values(measure.values[evidence.left], measure.valid[evidence.left].astype(np.float64))
+    units = Units.of_values(evidence.of(measure.values), evidence.of(measure.valid))
     known = Units(base.count.astype(np.float64), base.total, base.squares)
-    told = linearised(kind, units, sample.group, known, lambda amount: sample.totals(amount, math.inf).value)
+    told = linearised(kind, units, sample.group, known, sample.value)
     largest = _largest(m, evidence, told.mean)
     if kind.is_spread:
         largest = np.maximum(largest**2, told.value**2 if kind.is_root else told.value)
@@ -148,7 +147,7 @@ def _extremes(m: int, evidence: Evidence, *, largest: bool) -> list[Number]:
     """What was found, and how far beyond it an unread tuple could lie.  NaN is larger than any number."""
     base, measure = evidence.base(m), evidence.data.measures[m]
     groups = evidence.data.groups
-    left = evidence.left[measure.valid[evidence.left]]
+    left = evidence.left[evidence.of(measure.valid)]
     group = evidence.data.group[left]
     values = measure.values[left]
     nan = np.isnan(values)

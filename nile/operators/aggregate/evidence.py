@@ -60,9 +60,19 @@ class Evidence:
         return np.asarray((self.drawn < self.size)[self.stratum])
 
     @cached_property
+    def _is_sample(self) -> bool:
+        """Whether no stratum of which tuples were read was read to its end."""
+        return bool(((self.drawn < self.size) | (self.drawn == 0)).all())
+
+    @cached_property
     def left(self) -> Array:
         """Ordinals of the satisfying tuples drawn from strata that were not read to their end."""
-        return self.at[self._open]
+        return self.at if self._is_sample else self.at[self._open]
+
+    @cached_property
+    def _done(self) -> Array:
+        """Ordinals of the satisfying tuples of strata that were."""
+        return self.at[:0] if self._is_sample else self.at[~self._open]
 
     @cached_property
     def sample(self) -> StratifiedSample:
@@ -72,8 +82,8 @@ class Evidence:
         return StratifiedSample(
             size=self.size[kept],
             drawn=self.drawn[kept],
-            stratum=number[self.stratum[self._open]],
-            group=self.data.group[self.left].astype(np.int64),
+            stratum=self.stratum if kept.all() else number[self.stratum[self._open]],
+            group=self._group(None),
             groups=self.data.groups,
         )
 
@@ -85,7 +95,7 @@ class Evidence:
     @cached_property
     def rows(self) -> Array:
         """Satisfying tuples known for certain, by group: int64 [groups]."""
-        read = self.data.group[self.at[~self._open]]
+        read = self._group(self._done)
         return np.asarray(self.known.rows + np.bincount(read, minlength=self.data.groups))
 
     @cached_property
@@ -93,19 +103,31 @@ class Evidence:
         """Groups of which a satisfying tuple is known: bool [groups]."""
         return np.asarray((self.rows > 0) | (self.sample.seen() > 0))
 
+    def of(self, column: Array) -> Array:
+        """A column of the input for `left`."""
+        every = self.data.drawn is not None and self.data.drawn.at is not None and self._is_sample
+        return column if every else column[self.left]
+
+    def _group(self, at: Array | None) -> Array:
+        """The groups of tuples, None: of `left`; int64."""
+        if self.data.groups == 1:
+            return np.zeros((self.left if at is None else at).shape[0], np.int64)
+        found = self.of(self.data.group) if at is None else self.data.group[at]
+        return np.asarray(found.astype(np.int64, copy=False))
+
     def base(self, m: int) -> Moments:
         """The moments of measure m over the satisfying tuples known for certain, by group."""
         return self._bases[m]
 
     @cached_property
     def _bases(self) -> list[Moments]:
-        read = self.at[~self._open]
+        read = self._done
         bases = []
         for m, measure in enumerate(self.data.measures):
             parts = Moments.each(
                 measure.values[read], measure.valid[read], None if measure.whole is None else measure.whole[read]
             )
-            cells, into = np.arange(read.shape[0]), self.data.group[read].astype(np.int64)
+            cells, into = np.arange(read.shape[0]), self._group(read)
             if self.known.cells.shape[0]:
                 cells = np.concatenate([self.known.cells, cells + self.known.moments[m].count.shape[0]])
                 into = np.concatenate([self.known.into, into])

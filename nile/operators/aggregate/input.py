@@ -33,6 +33,7 @@ __all__ = [
     "marks_of",
     "matches_of",
     "naive_cost",
+    "seed_word",
     "unit_hash",
     "units",
 ]
@@ -71,16 +72,18 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What an input is a sample of.  at: int64 [n], ordinals drawn, ascending, in [0, size); None: all, in order.
+    """What an input is a sample of.  at: int64 [m], ordinals drawn, ascending, in [0, size); None: all, in order.
 
     size: tuples they were drawn from; rows: tuples of the stream, of which these are those in the asked time.
-    note: what should be known of the cost, else "".
+    note: what should be known of the cost, else "".  hits: int64 [n], the places in `at` of those that satisfy, which
+    are the input; None: all were put to no condition.
     """
 
     at: Array | None
     size: int
     rows: int
     note: str = ""
+    hits: Array | None = None
 
     @property
     def times(self) -> float:
@@ -96,7 +99,7 @@ class AggregateInput:
     numbered by first appearance; code: int32 [n] of the grid's column and rank: int64 [k], each distinct
     value's place in their order (None without such a column).  summary: a grid that others keep of that column, which
     has counted these tuples and no others; None: there is none.  drawn: what these tuples are a sample of, whose groups
-    and measures alone are there; None: they are the stream.
+    and measures alone are there, of those that satisfy; None: they are the stream.
     """
 
     ts: Array
@@ -132,6 +135,11 @@ class AggregateInput:
     def n(self) -> int:
         """Tuples of the stream."""
         return int(self.ts.shape[0])
+
+    @property
+    def tested(self) -> int:
+        """Tuples of the stream, or, of a sample, those that were drawn."""
+        return self.n if self.drawn is None or self.drawn.at is None else self.drawn.at.shape[0]
 
 
 def counters(data: AggregateInput) -> dict[int, set[str]]:
@@ -178,7 +186,7 @@ def naive_cost(data: AggregateInput, costs: CostTable, matches: Sequence[int]) -
     matches: satisfying tuples of each query.
     """
     taken = accumulate_cost(data.aggregates, costs, grouped=data.grouped) * float(sum(matches))
-    return costs.scan * data.n * len(data.scopes) + taken
+    return costs.scan * data.tested * len(data.scopes) + taken
 
 
 def matches_of(data: AggregateInput, q: int) -> int:
@@ -223,10 +231,15 @@ def in_random_order(n: int, seed: int, most: int | None = None) -> Array:
     return order
 
 
+def seed_word(seed: int) -> Any:
+    """What a seed adds to the words of `units`: uint64."""
+    return np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)
+
+
 def units(words: Array, seed: int) -> Array:
     """A number in [0, 1) for each word (uint64 [n]): float64 [n], splitmix64 of the word and the seed."""
     with np.errstate(over="ignore"):
-        z = mixed((words + np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)) * np.uint64(0x9E3779B97F4A7C15))
+        z = mixed((words + seed_word(seed)) * np.uint64(0x9E3779B97F4A7C15))
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 

@@ -81,7 +81,9 @@ class Reader:
         hit = self.scope.match(part, self.data.code)
         self._found.append(hit)
         cost = self.prices.take * float(hit.sum())
-        cost += self.prices.test * float((~self.sure[self.label[self.read : to]]).sum())
+        if not self.sure.all():
+            tested = to - self.read if not self.sure.any() else int((~self.sure[self.label[self.read : to]]).sum())
+            cost += self.prices.test * float(tested)
         self.read = to
         self.spent += cost
         return cost
@@ -147,18 +149,20 @@ class Reader:
 
     def _told(self) -> Evidence:
         groups = self.data.groups
-        hit = np.concatenate(self._found) if self._found else np.zeros(0, bool)
+        hit = self._found[0] if len(self._found) == 1 else np.concatenate([np.zeros(0, bool), *self._found])
         label = self.label[: self.read]
         drawn = np.bincount(label, minlength=self.sizes.shape[0])
         into, size, drawn, sure = _merged(self.sizes, drawn, self.sure)
         first = self.must[:0] if self._first is None else self._first
         finished = bool((drawn == size).all())
         none = tuple(np.full(groups, np.inf) for _ in self.data.measures)
-        stratum = np.concatenate([np.zeros(first.shape[0], np.int64), into[label[hit]] + 1])
+        at, stratum = self.pool[: self.read][hit], (into + 1)[label[hit]]
+        if first.shape[0]:
+            at, stratum = np.concatenate([first, at]), np.concatenate([np.zeros(first.shape[0], np.int64), stratum])
         return Evidence(
             data=self.data,
             known=self.known,
-            at=np.concatenate([first, self.pool[: self.read][hit]]),
+            at=at,
             stratum=stratum,
             size=np.append(self.must.shape[0], size),
             drawn=np.append(self.must.shape[0], drawn),
@@ -216,22 +220,24 @@ def complete_reader(data: AggregateInput, scope: Scope, prices: Prices) -> Reade
     return stream_reader(data, scope, prices, np.arange(data.n), np.array([0, data.n]))
 
 
-def drawn_reader(data: AggregateInput, scope: Scope, prices: Prices, sizes: Array, label: Array) -> Reader:
-    """The tuples of an input that was drawn before.  sizes: int64 [strata], tuples of the stream; label: int64 [n]."""
+def drawn_reader(
+    data: AggregateInput, scope: Scope, prices: Prices, sizes: Array, drawn: Array, label: Array
+) -> Reader:
+    """What an input tells that was drawn, and put to its conditions, before; nothing is left to read.
+
+    sizes, drawn: int64 [strata], tuples of the stream and those drawn; label: int64 [n], the stratum of each.
+    """
+    assert data.drawn is not None
     least, most = _bounds(data, None)
+    free = data.drawn.hits is None
+    into, size, drawn, sure = _merged(sizes, drawn, np.full(sizes.shape[0], free))
+    stratum = label if size.shape[0] == sizes.shape[0] else into[label]
+    none, known = np.zeros(0, np.int64), no_cells(data.groups)
     return Reader(
-        data=data,
-        scope=scope,
-        prices=prices,
-        known=no_cells(data.groups),
-        pool=np.arange(data.n),
-        label=label,
-        sizes=sizes,
-        sure=np.full(sizes.shape[0], not scope.tests_tuples and not scope.empty),
-        must=np.zeros(0, np.int64),
-        least=least,
-        most=most,
-    )
+        data, scope, prices, known, none, none, sizes, sure, none, least, most,
+        spent=prices.take * data.n + prices.test * data.tested * (not free),
+        _evidence=Evidence(data, known, np.arange(data.n), stratum, size, drawn, sure, least, most),
+    )  # fmt: skip
 
 
 def stream_reader(

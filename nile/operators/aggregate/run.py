@@ -72,6 +72,7 @@ class AggregateRun:
         self._left, self._each = left, each
         self.plan = plan
         self.data = data
+        self._is_drawn = data.drawn is not None and data.drawn.at is not None
         costs = plan.costs
         take = accumulate_cost(data.aggregates, costs, grouped=data.grouped)
         self._prices = Prices(test=costs.scan, take=take)
@@ -89,7 +90,7 @@ class AggregateRun:
 
     @cached_property
     def _matches(self) -> list[int]:
-        return [matches_of(self.data, q) for q in range(len(self.data.scopes))]
+        return [self.data.n if self._is_drawn else matches_of(self.data, q) for q in range(len(self.data.scopes))]
 
     @cached_property
     def exact_cost(self) -> float:
@@ -137,18 +138,17 @@ class AggregateRun:
     @property
     def figures(self) -> AggregateFigures:
         """What has been done so far."""
-        seen = np.zeros(self.data.n, bool)
+        seen, drawn = np.zeros(self.data.n, bool), self.data.drawn
         for reader in self.readers:
             seen[reader.touched] = True
-        sampled = self.method == "sample"
-        rows = self.data.n if self.data.drawn is None else self.data.drawn.rows
+        rows, looked = (self.data.n, int(seen.sum())) if drawn is None else (drawn.rows, self.data.tested)
         return AggregateFigures(
             method=self.method,
             borders=self.borders,
             cells=0 if self.grid is None else self.grid.cells,
             kept=self.kept,
-            read=sum(reader.touched.shape[0] for reader in self.readers),
-            shed=rows - int(seen.sum()) if sampled else 0,
+            read=self.data.tested if self._is_drawn else sum(reader.touched.shape[0] for reader in self.readers),
+            shed=rows - looked if self.method == "sample" else 0,
             granted=self.granted,
             spent=self.spent,
             spent_summary=self.spent_summary,
@@ -163,7 +163,7 @@ class AggregateRun:
                 "aggregate method: needed count(*) of single keys (item_id = 'A', no time range, no groups) for "
                 "countsketch; got something else; use method='auto'"
             )
-        if data.drawn is not None and data.drawn.at is not None:
+        if self._is_drawn:
             self._take_drawn()
             return
         timed = self._left is not None and data.n > 0
@@ -208,14 +208,11 @@ class AggregateRun:
             reader.advance(reader.pool.shape[0])
 
     def _take_drawn(self) -> None:
-        """Read all of what was drawn; that is granted, since it was drawn for what is granted."""
+        """Take in what was drawn, and looked at; that is granted, since it was drawn for what is granted."""
         self.method = "sample"
         assert self.data.drawn is not None
-        sizes, label = strata_of(self.data.drawn)
-        self.readers = [drawn_reader(self.data, scope, self._prices, sizes, label) for scope in self.data.scopes]
-        for reader in self.readers:
-            reader.first()
-            reader.advance(reader.pool.shape[0])
+        (scope,) = self.data.scopes
+        self.readers = [drawn_reader(self.data, scope, self._prices, *strata_of(self.data.drawn))]
         self.granted = max(self.granted, self.spent)
 
     def _sample(self) -> None:

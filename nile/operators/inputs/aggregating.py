@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,9 +110,8 @@ def prepare(
         key = (aggregate.value.text, _looked_at(aggregate, batch, where))
         if key not in numbers:
             numbers[key] = len(measures)
-            measure, label = measure_of(aggregate.value, columns, aggregate.function, where=where)
-            if part:  # of what was not drawn nothing is known
-                measure = replace(measure, low=-np.inf, high=np.inf)
+            # Of what was not drawn nothing is known.
+            measure, label = measure_of(aggregate.value, columns, aggregate.function, where=where, bounded=not part)
             measures.append(measure)
             labels.append(label)
         of.append(numbers[key])
@@ -151,10 +149,10 @@ def _looked_at(aggregate: Aggregate, batch: pa.RecordBatch, where: str) -> str:
 
 
 def measure_of(
-    value: Value, columns: Columns, function: str, *, where: str
+    value: Value, columns: Columns, function: str, *, where: str, bounded: bool = True
 ) -> tuple[Measure, pa.Array | Ordered | None]:
     """An expression over n rows as a Measure for an aggregate, and its distinct values where they are coded, or what
-    its numbers stand for where they are no values.
+    its numbers stand for where they are no values.  bounded: whether bounds are of use.
     """
     batch, n = columns.batch, len(columns)
     coded = function in SETS
@@ -171,7 +169,8 @@ def measure_of(
         values = whole.astype(np.float64)
     elif pa.types.is_floating(array.type):
         values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
-    low, high = bounds_of(value.bound(batch.schema, where=where), batch) if n else (-np.inf, np.inf)
+    bounded = bounded and n > 0
+    low, high = bounds_of(value.bound(batch.schema, where=where), batch) if bounded else (-np.inf, np.inf)
     if not coded:
         return Measure(value.text, valid, values, whole, low=low, high=high), None
     table = KeyTable(columns.hasher)

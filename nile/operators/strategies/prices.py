@@ -16,6 +16,8 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 """A price by size: (binary logarithm of the size, ns), sizes rising; between them by straight lines, outside as at the
 nearest."""
 
+_RATIO, _SPREAD = 1.3, 2.3
+"""Times what a total of a sample takes: a ratio of two, and a variance."""
 _IN_STRATA, _ONE_BY_ONE = 1.5, 16.0
 """Times what a number of a group of a join's outputs takes: 6 and 70 us of groups of a stratified sample."""
 
@@ -104,8 +106,8 @@ class Prices:
     member: float = 9.0
     asked: float = 3.2
     shuffled: float = 32.0
-    estimated: float = 48.0
-    ordered: float = 230.0
+    estimated: float = 16.0
+    ordered: float = 120.0
     arranged: float = 9.0
     tallied: float = 3.0
     added: float = 3.0
@@ -129,12 +131,22 @@ class Prices:
         """Per tuple of a sample: aggregates of it."""
         return sum(self.ordered if CATALOGUE[each].is_quantile else self.estimated for each in functions)
 
-    def looking(self, functions: Sequence[str], by: int, tested: int) -> float:
-        """Per tuple that an aggregate looks at.  by: expressions of groups; tested: columns in conditions."""
-        one = self.taken + self.asked * tested + by * (along(self.encode, 1.0) + self.grouped)
+    def picking(self, size: float, tested: int) -> float:
+        """Per tuple drawn of so many, and put to conditions.  tested: columns in them.
+
+        What is drawn is marked in a table of a sixteenth of the bytes of one that codes numbers.
+        """
+        return along(self.dense, size / 16.0) + tested * (self.copy + self.asked)
+
+    def sampling(self, functions: Sequence[str], kinds: Sequence[str]) -> float:
+        """Per tuple of a sample that satisfies: its groups and aggregates.  kinds: of the groups (`Node.kind`)."""
+        one = sum(along(self.encode if kind == "text" else self.dense, 1.0) for kind in kinds)
+        one += (self.grouped + self.arranged) * len(kinds)
         for each in functions:
-            one += self.ordered if CATALOGUE[each].is_quantile else self.estimated
-            one += along(self.encode, 1 << 17) if CATALOGUE[each].is_set else 0.0
+            kind = CATALOGUE[each]
+            times = _SPREAD if kind.is_spread else 1.0 if kind.interval == "total" else _RATIO
+            one += self.ordered if kind.is_quantile else times * self.estimated
+            one += 2.0 * along(self.encode, 1 << 17) if kind.is_set else 0.0
         return one
 
     def grouping(self, functions: Sequence[str]) -> float:
