@@ -146,6 +146,9 @@ def test_a_key_with_several_rows_is_refused(shop: Any) -> None:
         NotYet, match=r"one row a key, which tuples look up; got \d rows with bought.who = \d+; leave out"
     ):
         shop.sql("SELECT sum(v * price) FROM clicks JOIN bought ON user = who BUDGET 10 %").to_arrow()
+    for query in ("SELECT count(*)", "SELECT page, sum(v)"):  # of which no column is looked at
+        with pytest.raises(NotYet, match="one row a key"):
+            shop.sql(f"{query} FROM clicks LEFT JOIN bought ON user = who GROUP BY page BUDGET 10 %").to_arrow()
     with pytest.raises(NotYet, match="150 rows and no equal columns"):
         shop.sql("SELECT sum(v * price) FROM clicks JOIN bought ON v < price BUDGET 10 %").to_arrow()
     with pytest.raises(NotYet, match="outer, semi or anti join"):
@@ -284,6 +287,13 @@ def test_look_ups_are_those_of_a_dictionary(kind: str, parts: int) -> None:
     for _ in range(2):
         assert stored.values([left] * parts, "v", len(left)).to_pylist() == wanted
         assert stored.values([left] * parts, None, len(left)).to_pylist() == [each is not None for each in wanted]
+
+
+def test_an_empty_stream_of_dictionaries_has_no_group() -> None:
+    with nile.connect() as db:
+        empty = pa.table({"ts": pa.array([], pa.float64()), "b": pa.array([]).dictionary_encode()})
+        db.register("s", empty, time="ts")
+        assert db.sql("SELECT b, count(*) FROM s GROUP BY b BUDGET 50 %").fetchall() == []
 
 
 def test_keys_without_rows_are_forgotten() -> None:

@@ -70,6 +70,13 @@ class Prepared:
         """A run that has read nothing yet."""
         return ApproximateRun(self)
 
+    def answer(self) -> Any:
+        """The operator's answer.  Raises NotYet where a tuple has several rows of a relation that it looks up."""
+        answer = self.operator.run()
+        for rows in self.stored:
+            rows.check()  # a LEFT JOIN of whose columns none is looked at has outputs by it, too
+        return answer
+
     def selected(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operator found, through the selections and projections above it, weights beside them."""
         steps = [(step, maker(step.items) if isinstance(step, Project) else None) for step in self.shape.above[::-1]]
@@ -134,7 +141,7 @@ class ApproximateRun(Run):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, as they are found."""
         prepared = self._prepared
-        self.answer = prepared.operator.run()
+        self.answer = prepared.answer()
         found = prepared.selected(prepared.operator.found(self.answer))
         for step in prepared.shape.top[::-1]:
             found = self._topped(step, found)

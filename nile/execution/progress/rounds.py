@@ -105,7 +105,7 @@ class ProgressiveRounds(Progressive):
         """A round of aggregates: what they are by its sample."""
         group = self._shape.group
         assert group is not None
-        batch, self._shown = numbers_shown(self._shape, prepared.operator.run(), self.schema)
+        batch, self._shown = numbers_shown(self._shape, prepared.answer(), self.schema)
         self._rows, self._news = [batch], True
         single = [each for each in self._shown.values() if len(each) == 1]
         if not group.by and len(single) == len(self._shown) == 1:
@@ -129,7 +129,7 @@ class ProgressiveRounds(Progressive):
         operator, found = prepared.operator, self._found
         assert isinstance(operator, PreferredJoin)
         assert found is not None
-        answer: Any = operator.run()
+        answer: Any = prepared.answer()
         members = [np.stack(ordinals, axis=1) for ordinals, _ in answer.found_members()]
         none = np.zeros((0, len(operator.aliases)), np.int64)
         known = none if self._seen is None else self._seen

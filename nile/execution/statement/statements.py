@@ -134,7 +134,7 @@ def run_query(engine: Engine, query: Query, options: Options) -> Result:
             emit="append",
             explained=lambda run: explain_approximate(query, prepared, run),
             progressing=lambda: progressive(engine, query, options),
-            answering=prepared.operator.run,
+            answering=prepared.answer,
             limiting=lambda count: run_query(engine, replace(query, plan=Limit(query.plan, count)), options),
         )
         answer.room = engine.room

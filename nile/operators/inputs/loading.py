@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nile.base.plain import decoded_schema
 from nile.operators.inputs.joining import load_stream
 from nile.streams.accounting import Accounting
 from nile.streams.manager import StreamManager
@@ -40,7 +41,7 @@ def load_columns(manager: StreamManager, columns: Sequence[str]) -> Columns:
     batch = loaded.carried
     if batch is None and columns:
         schema = pa.schema([manager.source.schema.field(name) for name in columns])
-        batch = pa.RecordBatch.from_pylist([], schema=schema)
+        batch = pa.RecordBatch.from_pylist([], schema=decoded_schema(schema))
     elif batch is None:
         # A batch without columns has no length; this one is never looked into.
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(loaded))], names=["_"])
