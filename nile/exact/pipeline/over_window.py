@@ -236,7 +236,7 @@ class OverWindow(Grouping):
         end = come, passing.cut(to + 1)[1]
         n, blocks = come + end[1], passing.blocks(end)
         threads = 1 << (useful(self.clock.threads, come, _PIECE).bit_length() - 1)
-        nulls = bool(line.nulls.shape[0]) or bool(words[:, line.encoder.mask :].any())
+        nulls = bool(line.nulls.shape[0]) or any(rows.column(at).null_count for at in line.beside)
         groups = Groups(self._counts, self._births, self._mark, self._parts, self._born, nulls)
         if threads > 1:
             take_in(blocks, passing, groups, threads, together)
@@ -263,7 +263,7 @@ class OverWindow(Grouping):
             block.told = held - begins[k], gone, odd
 
         def pass_on() -> None:
-            line.pass_on(end[1], np.add(ts, self._window + 1, out=roomy(come)), codes, words)
+            line.pass_on(end[1], np.add(ts, self._window + 1, out=roomy(come)), codes, words, nulls=nulls)
 
         if threads > 1:
             in_turn([pass_on, *(partial(tell, k) for k in range(len(blocks)))], threads, together)

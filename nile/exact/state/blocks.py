@@ -24,7 +24,7 @@ __all__ = ["Block", "Groups", "Passing", "in_turn", "take_in"]
 
 lines: Any = arrow.Late("nile.exact.state.line_kernels")
 
-_BLOCK = 1 << 12
+_BLOCK = 1 << 13
 """Tuples that come in a block, at most: what is written of them stays in a near cache while one thread goes on."""
 _NONE = np.zeros(0, np.int64)
 

@@ -92,13 +92,13 @@ class Line:
             self.nulls[:n] = words[:, mask:].astype("<i8").view(np.uint8)[:, : self.nulls.shape[1]]
         return True
 
-    def pass_on(self, gone: int, until: Array, codes: Array, words: Array) -> None:
+    def pass_on(self, gone: int, until: Array, codes: Array, words: Array, *, nulls: bool) -> None:
         """Let go of the first `gone` rows of those held and those that come: codes int64 [n] ([0] without a table),
-        words [n, w + masks] as of the encoder."""
+        words [n, w + masks] as of the encoder; nulls: whether any of these may have one."""
         width, kept = self.encoder.mask, min(gone, self.held)
         self.first, self.held = (self.first + kept) % self.until.shape[0], self.held - kept
         until, codes, words = until[gone - kept :], codes[gone - kept :], words[gone - kept :]
-        self.make_room(self.held + until.shape[0], nulls=bool(words[:, width:].any()))
+        self.make_room(self.held + until.shape[0], nulls=nulls and bool(words[:, width:].any()))
         begin = (self.first + self.held) % self.until.shape[0]
         straight = min(until.shape[0], self.until.shape[0] - begin)
         for own, to in ((slice(0, straight), begin), (slice(straight, None), 0)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -28,12 +29,13 @@ class Scratch:
     )  # fmt: skip
 
     def __init__(self, room: int, words: int, width: int) -> None:
-        self.tuples = roomy(3 * room).reshape(3, room)
-        self.signs = roomy(room, np.int8)
-        self.codes = roomy(room)
-        self.pairs = roomy(6 * room).reshape(6, room)
-        self.taken = roomy(words * room).reshape(words, room)
-        self.numbers = roomy(2 * width * room).reshape(2, width, room)
+        rows = (3, 6, words, 2 * width, 2, 1)
+        begins = np.cumsum([0, *rows]) * room
+        whole = roomy(int(begins[-1]) + -(-room // 8))  # asked for once: threads ask for much of it at the same time
+        each = [whole[begin:end] for begin, end in pairwise(begins.tolist())]
+        self.tuples, self.pairs, self.taken = (part.reshape(-1, room) for part in each[:3])
+        self.numbers = each[3].reshape(2, width, room)
         self.sides = self.numbers[0], self.numbers[1]
-        self.chosen = roomy(2 * room)
+        self.chosen, self.codes = each[4:]
+        self.signs = whole[begins[-1] :].view(np.int8)[:room]
         self.views: dict[tuple[int, int], View] = {}
