@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from workload_join import SECOND, brute_force, joinable, run, stream
 
+from nile.experiments.benchmarks.truth.family import made
 from nile.operators.common.plan import JoinPlan, told_preference
 from nile.operators.inputs.joining import Joinable
 from nile.operators.join.join import PromisingJoin
-from nile.operators.join.planned import Planned, plans_ahead
+from nile.operators.join.planned import Planned, is_planned, plans_ahead
 from nile.operators.opponents.hashed_keys import chosen_keys
 from nile.preferences import state as js
 from nile.preferences.best_first import Seen, completed, expected_of, likely_outliers, matches_before, ranked
@@ -143,8 +144,8 @@ def best_first(joined: Joinable, fraction: float, seed: int = 0, **options: Any)
 
 @pytest.fixture
 def asc_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """asc is planned over few tuples, too."""
-    monkeypatch.setattr("nile.operators.join.planned._LEAST_ARRIVALS", 0)
+    """asc is planned over few tuples of few keys, too."""
+    monkeypatch.setattr("nile.operators.join.planned._LEAST_KEYS", 0)
 
 
 def uneven(seed: int, window: int | None, n: int = 700) -> Joinable:
@@ -206,7 +207,7 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
     taking, emit = prices[js.P_INSERT] + state.real[js.BOUNDS] / 100, prices[js.P_EMIT]
     credit, spent = state.real[js.CREDIT] / 100, state.real[js.SPENT] / 100
     start, at, held, due, paid, level = credit, 0, 0.0, 0.0, 0.0, 0
-    wary = plan.real[3] / 100
+    wary, every = plan.real[3] / 100, int(plan.at[2])
     sides = (joined.left, join.data.left), (joined.right, join.data.right)
     kept: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
     come, shed_at = [0, 0], {}
@@ -233,9 +234,9 @@ def twin(join: PromisingJoin, joined: Joinable) -> tuple[list[tuple[int, int]], 
 
     found = []
     for arrival, side in enumerate(join.data.order.tolist()):
-        if arrival % js.CONTROL_EVERY == 0:
+        if arrival % every == 0:
             if arrival:
-                due += from_(plan.to_come, at, arrival - js.CONTROL_EVERY) - from_(plan.to_come, at, arrival)
+                due += from_(plan.to_come, at, arrival - every) - from_(plan.to_come, at, arrival)
             at = max(r for r in range(len(plan.rung) + 1) if r == 0 or wanted(r, arrival) <= credit)
             held, level = wanted(at, arrival), may_be(arrival)
         ordinal = come[side]
@@ -338,6 +339,19 @@ def test_what_the_other_stream_told_last_of_a_key_is_what_its_grant_says() -> No
             of_other = [i for i in range(k) if codes[i] == codes[k] and side[i] != side[k]]
             inside = of_other and (window is None or times[k] - times[of_other[-1]] <= window)
             assert told[k] == (matches[of_other[-1]] if inside else np.inf)
+
+
+@pytest.mark.parametrize("name", ["near-empty", "opposite skew", "lopsided", "zipf 0.5"])
+def test_asc_over_small_tables_finds_as_many_outliers_as_desc_does(name: str) -> None:
+    """700 tuples a stream, over three seeds: tuple by tuple it was a twentieth to a third of them."""
+    joined = made(name, 700, seed=2)
+    least = dict.fromkeys(("asc", "desc"), 0)
+    outliers = set(found_by(best_first(joined, 0.999, preference="asc")))
+    for preference, seed in itertools.product(least, range(3)):
+        found = set(found_by(best_first(joined, 0.1, seed, preference=preference)))
+        assert preference == "desc" or found <= outliers
+        least[preference] += len(found & outliers)
+    assert least["asc"] >= least["desc"] > 0
 
 
 @pytest.mark.parametrize("fraction", [0.02, 0.2, 0.5])
@@ -457,6 +471,9 @@ def test_it_counts_ahead_where_the_whole_input_is_there_and_any_pair_is_as_good(
     joined = joinable(3, n=200, keys=20, window=WINDOW)
     plan = best_first(joined, 0.2).plan
     assert plans_ahead(plan)
+    asc, many = plan.changed(preference="asc"), joinable(3, n=200, keys=200, window=WINDOW)
+    assert not is_planned(asc, joined.input(ENGINE, ranges=False))
+    assert is_planned(asc, many.input(ENGINE, ranges=False))
     assert not plans_ahead(plan.changed(guide="countsketch"))
     assert plans_ahead(plan.changed(fade=Fade(0.5)))
     assert not plans_ahead(plan.changed(fade=Fade(0.5), first=10))

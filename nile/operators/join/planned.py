@@ -50,7 +50,8 @@ else:
 __all__ = ["Planned", "is_planned", "plan_told", "plans_ahead"]
 
 Array = np.ndarray[Any, Any]
-_LEAST_ARRIVALS = 4096  # under asc: of fewer, a sample tells rare keys apart by luck alone
+_LEAST_ARRIVALS, _LEAST_KEYS = 4096, 32  # under asc: of fewer of both, luck is which keys come in whole
+_CHOICES = 64  # under asc, of small inputs, which would be over before spending has told what is left for the rest
 _PARTS = 4096  # of `learning_kernels.slot_of`
 _SEGMENTS = 16
 _LEARNING = {st.DESC: 0.06, st.ASC: 0.05}  # of the budget, for a sample
@@ -86,8 +87,9 @@ def plans_ahead(plan: JoinPlan) -> bool:
 
 def is_planned(plan: JoinPlan, data: JoinInput) -> bool:
     """Whether it is one over this input."""
-    least = _LEAST_ARRIVALS if plan.preference == "asc" else 1
-    return plans_ahead(plan) and data.order.shape[0] >= least
+    if not plans_ahead(plan):
+        return False
+    return plan.preference == "desc" or data.order.shape[0] >= _LEAST_ARRIVALS or data.keys >= _LEAST_KEYS
 
 
 def plan_told(plan: JoinPlan) -> list[str]:
@@ -96,7 +98,7 @@ def plan_told(plan: JoinPlan) -> list[str]:
         return []
     what, where = "pairs", ""
     if plan.preference == "asc":
-        what, where = "outliers", f"of {_LEAST_ARRIVALS:,} tuples and more "
+        what, where = "outliers", f"of {_LEAST_ARRIVALS:,} tuples or {_LEAST_KEYS} keys and more "
     first = f"those of most {what} a tuple first, the last in part"
     return [f"  {where}a sample is counted by key before the first tuple; then keys come in whole, {first}"]
 
@@ -126,7 +128,7 @@ class Planned:
             sure=told.sure,
             is_sure=told.is_sure,
             ends=input_.ends,
-            at=np.zeros(2, np.int64),
+            at=np.array([0, 0, _every(plan, data)]),
             all=input_.costs_of_all(taking, state),
             begun=np.zeros((2, data.keys if plan.preference == "asc" else 0), np.int64),
             real=np.array([0.0, 0.0, 0.0, _WARY * total]),
@@ -138,6 +140,12 @@ class Planned:
 
     def grow(self, state: st.State) -> None:
         """Nothing waits but the entry in progress, so the kernel never asks."""
+
+
+def _every(plan: JoinPlan, data: JoinInput) -> int:
+    """After how many arrivals it is chosen anew how far parts come in."""
+    n = int(data.order.shape[0])
+    return max(1, n // _CHOICES) if plan.preference == "asc" and n < _LEAST_ARRIVALS else st.CONTROL_EVERY
 
 
 class _Input:

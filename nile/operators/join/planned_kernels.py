@@ -46,7 +46,8 @@ class Admission(NamedTuple):
     sure: Array  # float64 [parts + 1, segments + 1]
     is_sure: Array  # bool [parts]
     ends: Array  # int64 [segments]: arrivals
-    at: Array  # int64 [2]: the rung that comes in in part, those before it come in whole; how frequent tuples may be
+    at: Array  # int64 [3]: the rung that comes in in part, those before it come in whole; how frequent tuples may be;
+    #            after how many arrivals both are chosen anew
     all: Array  # float64 [levels, segments + 1]: what all tuples that are no more frequent cost from a segment on
     begun: Array  # int64 [2, keys], asc: of each stream's list, a rank that its window begins at or after
     real: Array  # float64 [4]
@@ -77,7 +78,7 @@ def _choose(a: Admission, st: State) -> None:
     """As many whole rungs as the credit lasts for to the end.  O(log rungs * segments)."""
     now = st.whole[js.ARRIVED]
     if now > 0:
-        a.real[PLANNED] += _from(a.to_come, a.ends, a.at[0], now - js.CONTROL_EVERY)
+        a.real[PLANNED] += _from(a.to_come, a.ends, a.at[0], now - a.at[2])
         a.real[PLANNED] -= _from(a.to_come, a.ends, a.at[0], now)
     low: Any = np.int64(0)
     high: Any = np.int64(a.rung.shape[0])
@@ -223,6 +224,6 @@ def keep_to_plan(
             continue
         if w[js.ARRIVED] == end:
             return js.DONE
-        if w[js.ARRIVED] % js.CONTROL_EVERY == 0:
+        if w[js.ARRIVED] % a.at[2] == 0:
             _choose(a, st)
         take_arrival(st, grant, False)
