@@ -36,9 +36,9 @@ class Estimate:
     certified: bool
 
     def __post_init__(self) -> None:
-        parts = (self.value, self.low, self.high)
-        plain = all(isinstance(part, float) for part in parts)  # as nearly all are; shapes cost more than all the rest
-        shapes = [] if plain else [np.shape(part) for part in parts]
+        # As nearly all are; shapes cost more than all the rest.
+        plain = isinstance(self.value, float) and isinstance(self.low, float) and isinstance(self.high, float)
+        shapes = [] if plain else [np.shape(part) for part in (self.value, self.low, self.high)]
         if len(set(shapes)) > 1:
             raise ConfigError(
                 f"estimate: value, low and high need one shape; got {shapes[0]}, {shapes[1]}, {shapes[2]}; "

@@ -147,11 +147,14 @@ class AggregateTable(Answer):
         for name, labels in self._by.items():
             columns[name] = labels.take(pa.array([g for _, g in rows], pa.int64()))
         for a, aggregate in enumerate(self._aggregates):
-            numbers = [self._told(q, a, g) for q, g in rows]
+            stands = isinstance(self._labels[a], Ordered)
+            of = [self._numbers[q][a] for q in range(len(self._numbers))]
+            numbers = [self._told(q, a, g) if stands else of[q][g] for q, g in rows]
             if aggregate.function == "top_k":
                 columns[aggregate.name] = self._lists(numbers, a)
                 continue
-            estimates = [Estimate.exact(math.nan) if n.estimate is None else n.estimate for n in numbers]
+            null = Estimate.exact(math.nan)
+            estimates = [null if n.estimate is None else n.estimate for n in numbers]
             known = [n.value is not None for n in numbers]
             held = self._labels[a]
             if isinstance(held, Ordered):
@@ -163,7 +166,10 @@ class AggregateTable(Answer):
             for end, found in ends:
                 shown = [float(one) if have else None for one, have in zip(found, known, strict=True)]
                 columns[f"{aggregate.name}_{end}"] = pa.array(shown, pa.float64())
-            sure = [self._is_certified(q, a, g) for q, g in rows]
+            sure = [
+                self._is_certified(q, a, g) if stands or number.estimate is None else number.estimate.certified
+                for (q, g), number in zip(rows, numbers, strict=True)
+            ]
             columns[f"{aggregate.name}_certified"] = pa.array(sure, pa.bool_())
         return pa.table(columns)
 

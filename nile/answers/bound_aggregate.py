@@ -22,7 +22,7 @@ from nile.operators.drive.clock import Clock
 from nile.operators.inputs.aggregating import Asked, prepare
 from nile.operators.inputs.drawing import Drawing, Paid
 from nile.operators.inputs.home import Home
-from nile.operators.inputs.loading import Columns, load_columns
+from nile.operators.inputs.loading import Columns, are_times_kept, load_columns
 from nile.operators.inputs.shared_grid import SharedSummary
 from nile.operators.strategies.least import refuse_below_a_pass
 from nile.operators.strategies.machine_prices import machine_prices
@@ -125,9 +125,13 @@ class BoundAggregate:
         open_ = named and plan.method == "auto" and plan.target is None and plan.limit is None
         return open_ and plan.budget is not None and plan.budget < 1.0 and not self._standing
 
-    def _prices(self, reads: str, schema: pa.Schema) -> Paid:
-        """What it costs here to look at tuples of the stream.  reads: the class of its source; schema: what is read."""
+    def _prices(self, reads: str, schema: pa.Schema, kept: bool) -> Paid:
+        """What it costs here to look at tuples of the stream.
+
+        reads: the class of its source; schema: what is read; kept: whether times are that were read from a file.
+        """
         prices = machine_prices()
+        read_texts = sum("string" in str(field.type) for field in schema)
         functions = [aggregate.function for aggregate in self.aggregates]
         names = [name for condition in self.queries[0][1] for name in condition.columns]
         tested, texts = len(names), sum("string" in str(schema.field(name).type) for name in names)
@@ -142,7 +146,7 @@ class BoundAggregate:
         find, after = prices.finding(_kinds_of(asked, schema)), prices.finding(_kinds_of(taken, schema))
         return Paid(
             start=prices.start,
-            read=prices.reading(reads, hashed=False),
+            read=prices.reading_columns(reads, len(schema) - read_texts, read_texts, kept=kept),
             draw=lambda size: prices.picking(size, tested) + find,
             mark=_MARKED * prices.look,
             find=prices.sampling(functions, groups) + after,
@@ -162,7 +166,7 @@ class BoundAggregate:
     ) -> tuple[Asked, Accounting]:
         """The stream read and everything evaluated.  exact: nothing but the exact answer follows; timed: nothing but a
         sample within time; sampled: nothing but a sample at first."""
-        columns, _ = self._read(home)
+        columns, *_ = self._read(home)
         shared = None if exact or timed else self.shared(home)
         prepared = partial(self._prepared, home, columns, shared)
         if timed or not sampled or shared is not None:
@@ -171,14 +175,14 @@ class BoundAggregate:
         asked.coded = prepared
         return asked, columns.accounting
 
-    def _read(self, home: Home) -> tuple[Columns, str]:
-        """(the columns that are asked for, the class of what they were read from)."""
+    def _read(self, home: Home) -> tuple[Columns, str, bool]:
+        """(the columns that are asked for, the class of what they were read from, whether their times are kept)."""
         names = [name for aggregate in self.aggregates for name in aggregate.columns]
         names += [name for value in self.by for name in value.columns]
         names += [name for _, conditions in self.queries for condition in conditions for name in condition.columns]
         wanted = tuple(dict.fromkeys(names))
         manager = home.manager(self.stream, home.time_column(self.stream), wanted)
-        return load_columns(manager, wanted), manager.reads
+        return load_columns(manager, wanted), manager.reads, are_times_kept(manager)
 
     @property
     def _where(self) -> str:
@@ -194,11 +198,11 @@ class BoundAggregate:
 
     def _drawn(self, home: Home, plan: AggregatePlan, clock: Clock) -> AggregateAnswer:
         """What a fraction pays for: the exact answer, or a sample."""
-        columns, reads = self._read(home)
+        columns, reads, kept = self._read(home)
         assert plan.budget is not None
         drawing = Drawing(
             columns, self.aggregates, self.queries, self.by, self.interval, self.window,
-            self._prices(reads, columns.batch.schema), plan.budget, plan.seed, home.time_column(self.stream),
+            self._prices(reads, columns.batch.schema, kept), plan.budget, plan.seed, home.time_column(self.stream),
             self._where,
         )  # fmt: skip
         prepared = partial(self._prepared, home, columns, None)

@@ -13,9 +13,11 @@ import pytest
 
 import nile
 from nile.answers import bound_aggregate
+from nile.base import unchanged
 from nile.operators.aggregate.drawn import MOST, drawn_of, strata_of
 from nile.operators.aggregate.input import Drawn, seed_word, unit_hash
 from nile.operators.inputs import drawing
+from nile.operators.inputs.loading import are_times_kept, load_columns
 from nile.operators.strategies.prices import PRICES
 from nile.summaries import intervals, sample_kernels
 
@@ -317,3 +319,27 @@ def test_fixed_prices_and_named_methods_go_as_before(db: nile.Database) -> None:
     assert noted(query.using(method="sample")) == sample
     assert noted(query.using(costs="engine")) == sample
     assert noted(query)[0].read != sample[0].read
+
+
+def test_reading_a_file_is_priced_by_its_columns() -> None:
+    def read(numbers: int, texts: int, kept: bool) -> float:
+        return PRICES.reading_columns("ParquetSource", numbers, texts, kept=kept)
+
+    assert read(1, 0, True) < read(2, 0, True) < read(1, 1, True) < read(1, 1, False)
+    assert read(1, 0, False) - read(1, 0, True) == pytest.approx(read(3, 2, False) - read(3, 2, True))
+    assert PRICES.reading_columns("CsvSource", 5, 5, kept=False) == PRICES.reading("CsvSource", hashed=False)
+
+
+def test_times_are_kept_of_files_that_stay_as_they_were(
+    rows: pa.Table, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unchanged, "_FINE", 0.0)
+    monkeypatch.setattr(unchanged, "_COARSE", 0.0)
+    path = tmp_path / "s.parquet"
+    pq.write_table(rows.set_column(0, "ts", pa.array(np.arange(N)).cast(pa.timestamp("s"))), path)
+    db = nile.connect().register("s", path, time="ts")
+    manager = db._names.manager("s", "ts", ("v",))
+    assert not are_times_kept(manager)
+    load_columns(manager, ("v",))
+    assert are_times_kept(manager)
+    assert not are_times_kept(nile.connect().register("s", rows, time="ts")._names.manager("s", "ts", ("v",)))

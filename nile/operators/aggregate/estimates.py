@@ -56,15 +56,16 @@ def estimate_moment(aggregate: Aggregate, m: int, evidence: Evidence, confidence
         group = evidence.sample.group
         reach = reach_of_few(totals.reach(confidence), told, group, held, confidence)
     counted = base.count + np.bincount(group if held.all() else group[held], minlength=evidence.data.groups)
+    positive = CATALOGUE[aggregate.function].is_spread
     numbers = []
-    for g in range(evidence.data.groups):
-        if not counted[g]:
+    every = zip(*(part.tolist() for part in (counted, value, reach, certified)), strict=True)
+    for held_of, told_of, reaches, sure in every:
+        if not held_of:
             numbers.append(Number(None, Estimate.guess(math.nan)))
-        elif not math.isfinite(value[g]):
-            numbers.append(Number(float(value[g]), Estimate.guess(float(value[g]))))
+        elif not math.isfinite(told_of):
+            numbers.append(Number(told_of, Estimate.guess(told_of)))
         else:
-            positive = CATALOGUE[aggregate.function].is_spread
-            numbers.append(_number(float(value[g]), float(reach[g]), confidence, bool(certified[g]), positive=positive))
+            numbers.append(_number(told_of, reaches, confidence, sure, positive=positive))
     return numbers
 
 
@@ -109,21 +110,14 @@ def _counts(m: int, evidence: Evidence, confidence: float) -> list[Number]:
     seen = np.bincount(sample.group, amount, groups)
     size, drawn, unseen = int(sample.size.sum()), int(sample.drawn.sum()), sample.unseen
     slack = nothing_seen(size, drawn, confidence)
-    numbers = []
-    for g in range(groups):
-        value = float(known[g] + totals.value[g])
-        least = float(known[g] + seen[g])
-        most = least + unseen
-        low, high = value - float(reach[g]), value + float(reach[g])
-        if seen[g] == 0:  # then the sample shows no spread, and its interval would be a point
-            high = value + slack
-        elif reach[g] == 0.0:
-            low = value - slack
-        low, high = max(low, least), min(high, most)
-        numbers.append(
-            Number(value, Estimate(value, min(low, value), max(high, value), confidence, bool(certified[g])))
-        )
-    return numbers
+    value = known + totals.value
+    least = (known + seen).astype(np.float64)
+    # Of none seen the sample shows no spread, nor of all alike, and an interval would be a point.
+    high = np.minimum(np.where(seen == 0, value + slack, value + reach), least + unseen)
+    low = np.maximum(np.where((seen != 0) & (reach == 0.0), value - slack, value - reach), least)
+    ends = value, np.minimum(low, value), np.maximum(high, value), certified
+    every = zip(*(part.tolist() for part in ends), strict=True)
+    return [Number(told, Estimate(told, below, above, confidence, sure)) for told, below, above, sure in every]
 
 
 def _sampled(kind: Kind, base: Moments, m: int, evidence: Evidence) -> tuple[Linear, Totals]:

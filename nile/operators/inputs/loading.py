@@ -11,11 +11,12 @@ import numpy as np
 from nile.base.plain import decoded_schema
 from nile.operators.inputs.joining import load_stream
 from nile.streams.accounting import Accounting
+from nile.streams.files.parquet import ParquetSource
 from nile.streams.manager import StreamManager
 from nile.summaries.hashing import PUBLIC, KeyHasher
 from nile.summaries.heavy import pa
 
-__all__ = ["Columns", "load_columns"]
+__all__ = ["Columns", "are_times_kept", "load_columns"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,3 +47,11 @@ def load_columns(manager: StreamManager, columns: Sequence[str]) -> Columns:
         # A batch without columns has no length; this one is never looked into.
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(loaded))], names=["_"])
     return Columns(loaded.name, loaded.ts, batch, loaded.accounting, loaded.hasher)
+
+
+def are_times_kept(manager: StreamManager) -> bool:
+    """Whether event times are kept of files as they are now: those that were just read for that, too."""
+    source = manager.source
+    if not isinstance(source, ParquetSource) or (stamp := source.stamp) is None:
+        return False
+    return source.times.get(manager.spec.time, stamp) is not None

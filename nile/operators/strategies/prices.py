@@ -16,10 +16,13 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 """A price by size: (binary logarithm of the size, ns), sizes rising; between them by straight lines, outside as at the
 nearest."""
 
+_FILES = ("ParquetSource", "LakeSource", "ManySource")
+_BEGUN, _COLUMN, _TEXT = 0.2, 0.17, 0.4
+"""Of a tuple read of a file, times and one column: what it takes beside columns, and each column; and of a text."""
 _RATIO, _SPREAD = 1.3, 2.3
 """Times what a total of a sample takes: a ratio of two, and a variance."""
-_IN_STRATA, _ONE_BY_ONE = 1.5, 16.0
-"""Times what a number of a group of a join's outputs takes: 6 and 70 us of groups of a stratified sample."""
+_IN_STRATA, _ONE_BY_ONE = 0.7, 16.0
+"""Times what a number of a group of a join's outputs takes: 3 and 70 us of groups of a stratified sample."""
 
 
 def along(curve: Curve, size: float) -> float:
@@ -123,9 +126,20 @@ class Prices:
 
     def reading(self, source: str, hashed: bool) -> float:
         """Per tuple: read from a source of that class, its key text or not."""
-        if source in ("ParquetSource", "LakeSource", "ManySource"):
+        if source in _FILES:
             return self.parquet + hashed * self.parquet_text
         return {"CsvSource": self.csv, "JsonSource": self.csv, "Table": self.table}.get(source, self.read)
+
+    def reading_columns(self, source: str, numbers: int, texts: int, *, kept: bool) -> float:
+        """Per tuple: so many columns beside its time, whether that is kept or not, read from a source of that class.
+
+        `parquet` is a reading of times and of one column.
+        """
+        if source not in _FILES:
+            return self.reading(source, hashed=False)
+        return (
+            self.parquet * ((_BEGUN if kept else 1.0) + _COLUMN * (numbers + texts)) + _TEXT * self.parquet_text * texts
+        )
 
     def estimating(self, functions: Sequence[str]) -> float:
         """Per tuple of a sample: aggregates of it."""
