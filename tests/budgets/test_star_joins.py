@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import decimal
 import math
@@ -294,6 +295,45 @@ def test_an_empty_stream_of_dictionaries_has_no_group() -> None:
         empty = pa.table({"ts": pa.array([], pa.float64()), "b": pa.array([]).dictionary_encode()})
         db.register("s", empty, time="ts")
         assert db.sql("SELECT b, count(*) FROM s GROUP BY b BUDGET 50 %").fetchall() == []
+
+
+def test_a_copy_that_a_task_gets_has_the_rows() -> None:
+    table = pa.table({"k": [3, 5], "v": [30, 50]})
+    read: list[int] = []
+
+    def rows() -> Any:
+        read.append(1)
+        return table, {}
+
+    stored = StoredRows("r", ["k"], True, rows)
+    sent = copy.deepcopy(stored)
+    assert sent.values([pa.array([5, 4])], "v", 2).to_pylist() == [50, None]
+    assert stored.values([pa.array([3])], "v", 1).to_pylist() == [30]
+    assert read == [1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT user, v, country {JOINED} WHERE w < 0.5",
+        "SELECT c.user, x, country FROM clicks c JOIN orders o ON c.user = o.user JOIN people ON c.user = uid",
+        "SELECT c.user, x, w FROM clicks c JOIN orders o ON c.user = o.user JOIN people ON c.user = uid WHERE w < x",
+        f"SELECT country, count(*), sum(v) {JOINED} GROUP BY country",
+    ],
+)
+@pytest.mark.parametrize("preference", ["", "desc", "asc"])
+def test_progress_over_a_history_looks_up(query: str, preference: str) -> None:
+    given = tables(11)
+    with nile.connect() as db:
+        for name in ("clicks", "orders"):
+            db.stream(name, given[name].schema, time="ts")
+            db.push(name, given[name])
+        db.register("people", given["people"])
+        on = "c.user" if "JOIN orders" in query else "user"
+        asked = f"{query} WITH PREFERENCE {preference} {on}" if preference and "GROUP" not in query else query
+        cap = {"outlier_cap": 10**9} if preference == "asc" and "JOIN orders" in query else {}
+        (last,) = list(db.sql(asked, **cap).progress())[-1:]
+        assert rows(last) == rows(db.sql(query))
 
 
 def test_keys_without_rows_are_forgotten() -> None:

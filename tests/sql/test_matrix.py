@@ -93,12 +93,12 @@ SUMMARY = "CREATE SUMMARY m{0} ON s{0} (item) WITH GRANULARITY '10 min' AND COLL
 READING = {
     question: {"guide": "countsketch"} if on.startswith("a.") else {} for question, (_, _, on) in QUESTIONS.items()
 }
-AGGREGATES = ("count", "sum", "average", "median", "quantile", "distinct", "group by")
+AGGREGATES = ("count", "sum", "average", "median", "quantile", "distinct", "group by", "sum by a relation")
 SUMMARISED = [
     (question, preference)
     for question in READING
     for preference in (("none", "weighted") if question in AGGREGATES else ("desc", "asc", "weighted"))
-    if question not in ("distinct", "group by")
+    if question not in ("distinct", "group by", "sum by a relation", "selection by a relation")
 ]
 """The one-shot questions that docs/matrix.md says read the summaries."""
 

@@ -34,8 +34,18 @@ QUESTIONS = {
     "quantile": ("SELECT quantile_cont(price, 0.9) AS n FROM s1 WHERE item = 3", "", "item"),
     "distinct": ("SELECT count(DISTINCT price) AS n FROM s1 WHERE item = 3", "", "item"),
     "group by": ("SELECT item, count(*) AS n FROM s1 GROUP BY item", "", "item"),
+    "join with a relation": (
+        "SELECT a.item, b.price, kind FROM s1 AS a, s2 AS b, kinds WHERE a.item = b.item AND a.item = made_by",
+        _WINDOW, "a.item",
+    ),
+    "selection by a relation": (
+        "SELECT item, price, kind FROM s1 JOIN kinds ON item = made_by WHERE kind = 'tea'", "", "item"
+    ),
+    "sum by a relation": (
+        "SELECT kind, sum(price) AS n FROM s1 JOIN kinds ON item = made_by GROUP BY kind", "", "item"
+    ),
     "join and aggregate": (_JOIN.replace("a.item, b.price", "count(*) AS n, sum(b.price) AS p"), _WINDOW, "a.item"),
-}
+}  # fmt: skip
 """Name: the statement, its window, and what a preference looks at."""
 BUDGETS = {
     "fraction": " BUDGET 0.5",
@@ -99,11 +109,16 @@ def tables(n: int = 300, items: int = 12) -> dict[str, pa.Table]:
     return made
 
 
+KINDS = pa.table({"made_by": np.arange(0, 600), "kind": ["tea", "cup", "pot"] * 200})
+"""A stored relation."""
+
+
 def static(n: int = 300, items: int = 12) -> nile.Database:
     """The streams registered."""
     db = nile.connect()
     for name, table in tables(n, items).items():
         db.register(name, table, time="ts")
+    db.register("kinds", KINDS)
     return db
 
 
@@ -114,6 +129,7 @@ def live(*, pushed: bool, n: int = 300, items: int = 12) -> nile.Database:
         db.stream(name, table.schema, time="ts")
         if pushed:
             db.push(name, table)
+    db.register("kinds", KINDS)
     return db
 
 
@@ -125,6 +141,7 @@ def lake(root: Path) -> nile.Database:
         columns = {column: table[column].combine_chunks() for column in ("item", "price")}
         write_lake(root, name, ts, columns, range_s=20, group_rows=10)
         db.register(name, root / name)
+    db.register("kinds", KINDS)
     return db
 
 

@@ -50,6 +50,11 @@ class StoredRows:
         self._kinds: list[pa.DataType | None] = []
         self._last: tuple[list[pa.Array], Array] | None = None  # several columns are looked up by the same keys
 
+    def __reduce__(self) -> Any:
+        """For tasks of Spark: the rows as they are now."""
+        self.check()
+        return _as_read, (self.name, self._keys, self._unique, self._table)
+
     def __str__(self) -> str:
         how = f"by {', '.join(self._keys)}" if self._keys else "as a whole"
         return f"tuples look {self.name} up {how}"
@@ -124,6 +129,10 @@ class StoredRows:
             f"{came}; leave out WITH PREFERENCE, BUDGET and ERROR for the exact join, or join what a GROUP BY of its "
             "key makes of it"
         )
+
+
+def _as_read(name: str, keys: tuple[str, ...], unique: bool, table: pa.Table) -> StoredRows:
+    return StoredRows(name, keys, unique, lambda: (table, {}))
 
 
 def _is_same(one: pa.Array, other: pa.Array) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nile.answers.progress import Progressive
+from nile.execution.approximate.lookups import Lookups
 from nile.execution.approximate.shape import Shape, shape_of
 from nile.execution.options import Options
 from nile.execution.progress.aggregate import ProgressiveAggregate
@@ -30,7 +33,11 @@ def progressive(engine: RoundsHome, query: Query, options: Options) -> Progressi
         )
     options.refuse(_UNUSED, "a run under a budget; got progress(), which has none")
     try:
+        lookups = Lookups(engine, query.plan, settled=query.windowed)
+        query = replace(query, plan=lookups.plan)
         shape = shape_of(query.plan)
+        for rows in lookups.rows:
+            rows.check()
     except NotYet as error:
         reason = str(error).removeprefix("approximate query: ").split("; leave out")[0]
         raise NotYet(f"progress: {reason}; read the result with to_arrow()") from None

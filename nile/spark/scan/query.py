@@ -11,7 +11,9 @@ import numpy as np
 from nile.aggregates.catalogue import CATALOGUE, RUNNING
 from nile.execution.approximate.join import stream_of
 from nile.execution.approximate.join_terms import check_terms, window_of
+from nile.execution.approximate.lookups import Lookups
 from nile.execution.approximate.shape import Shape, shape_of
+from nile.execution.exact.flow import Home
 from nile.execution.key_columns import equalities, one_key
 from nile.execution.options import Options
 from nile.execution.progress.input import bounded, own_columns, values_of
@@ -48,7 +50,7 @@ _UNUSED = (
 _UNITS = ("fraction", "seconds", "deadline", "outputs")
 
 
-class Database(Protocol):
+class Database(Home, Protocol):
     """What is asked of a database."""
 
     offsets: Mapping[str, Any]
@@ -116,6 +118,7 @@ def scan_query(database: Database, query: Query, options: Options) -> ScanQuery:
     _check_options(options, kind)
     budget = _budget(query, options, kind)
     try:
+        query = replace(query, plan=Lookups(database, query.plan, settled=query.windowed).plan)
         shape = shape_of(query.plan)
     except NotYet as error:
         raise _not_yet(str(error).split("got ")[-1].split(",")[0]) from None
