@@ -24,6 +24,7 @@ __all__ = ["StoredRows"]
 
 Array = np.ndarray[Any, Any]
 Read = Callable[[], tuple[pa.Table, dict[str, Accounting]]]
+_MAKING = Lock()
 _ROOM = 1 << 16
 """Keys without a row that are remembered, beside as many as there are rows, before they are forgotten."""
 
@@ -36,24 +37,25 @@ class StoredRows:
     Cost: some 20 ns a tuple and part of the key, and of the rows once.  Memory: the rows and some 28 bytes a key.
     """
 
+    _last: tuple[list[pa.Array], Array] | None = None
+    """The keys that were looked up last, and where their rows are: other columns are looked up by the same."""
+
     def __init__(self, name: str, keys: Sequence[str], unique: bool, read: Read) -> None:
         self.name = name
         self.accounting: dict[str, Accounting] = {}
         self._keys = tuple(keys)
         self._unique = unique
         self._read = read
-        self._lock = Lock()
         self._table: pa.Table | None = None
         self._parts: list[pa.Array] = []
         self._codes = KeyTable()
         self._row_of = np.zeros(0, np.int64)
         self._kinds: list[pa.DataType | None] = []
-        self._last: tuple[list[pa.Array], Array] | None = None  # several columns are looked up by the same keys
 
-    def __reduce__(self) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         """For tasks of Spark: the rows as they are now."""
         self.check()
-        return _as_read, (self.name, self._keys, self._unique, self._table)
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_read", "_last")}
 
     def __str__(self) -> str:
         how = f"by {', '.join(self._keys)}" if self._keys else "as a whole"
@@ -65,7 +67,7 @@ class StoredRows:
         keys: of each part of the key an Arrow array [rows].  Raises NotYet where a key has several rows, and what
         reading raises.
         """
-        with self._lock:
+        with self._locked:
             table = self._rows()
             at = self._found(keys, rows)
         if column is None:
@@ -74,9 +76,16 @@ class StoredRows:
         only = stored.chunk(0) if stored.num_chunks == 1 else stored.combine_chunks()
         return only.take(pa.array(at, mask=at < 0))
 
+    @property
+    def _locked(self) -> Lock:
+        """Its lock, which a copy makes for itself."""
+        with _MAKING:
+            lock: Lock = vars(self).setdefault("_lock", Lock())
+            return lock
+
     def check(self) -> None:
         """Read the rows now.  Raises NotYet where a key that has to be unique has several rows."""
-        with self._lock:
+        with self._locked:
             table = self._rows()
             self._found([table.column(name) for name in self._keys], table.num_rows)
 
@@ -129,10 +138,6 @@ class StoredRows:
             f"{came}; leave out WITH PREFERENCE, BUDGET and ERROR for the exact join, or join what a GROUP BY of its "
             "key makes of it"
         )
-
-
-def _as_read(name: str, keys: tuple[str, ...], unique: bool, table: pa.Table) -> StoredRows:
-    return StoredRows(name, keys, unique, lambda: (table, {}))
 
 
 def _is_same(one: pa.Array, other: pa.Array) -> bool:
