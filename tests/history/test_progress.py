@@ -269,7 +269,7 @@ def test_the_first_comes_as_soon_as_there_is_something_and_leaving_frees_all(db:
         ("SELECT DISTINCT item FROM a", {}, NotYet, "DISTINCT"),
         ("SELECT seq FROM a WINDOW 60", {}, NotYet, "WINDOW"),
         ("SELECT a.seq FROM a, b WHERE a.item = b.item WITH PREFERENCE desc a.item BUDGET 10%", {}, ConfigError, "BUD"),
-        ("SELECT a.seq FROM a, items i WHERE a.item = i.item", {}, NotYet, "relation"),
+        ("SELECT a.seq FROM a RIGHT JOIN items i ON a.item = i.item", {}, NotYet, "outer, semi or anti join"),
         ("SELECT a.seq FROM a, b WHERE a.seq < b.seq", {}, NotYet, "equal keys"),
         ("SELECT count(DISTINCT item) AS m FROM a", {}, NotYet, "settle"),
         ("SELECT seq FROM a UNION SELECT seq FROM b", {}, NotYet, "UNION"),
