@@ -17,6 +17,8 @@ from nile.base.nearest import nearest
 from nile.exact.join import chain
 from nile.exact.join.chain import composite_codes
 from nile.execution import combined
+from nile.operators.strategies import choice
+from nile.operators.strategies.machine_prices import paced
 from nile.preferences.budget import Budget
 
 TEXTS = [None, *(f"item {n}" for n in range(12))]
@@ -317,3 +319,36 @@ def test_numbers_within_a_whole_budget_are_exact(asked: str, costs: str) -> None
         assert db.sql(f"SELECT {asked} FROM x WHERE j = 3 BUDGET 1.0", costs=costs).fetchall() == exact
         db.sql("CREATE SUMMARY s ON x (j) WITH GRANULARITY '60 s' AND COLLAPSE (2, 3)")
         assert db.sql(f"SELECT {asked} FROM x WHERE j = 3 BUDGET 1.0", costs=costs).fetchall() == exact
+
+
+def test_weighted_may_draw_fewer_pairs_from_more_budget_which_tell_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From where all tuples can be counted pairs are drawn evenly: fewer than those of some keys, and worth more."""
+    monkeypatch.setattr(choice, "machine_prices", lambda: paced(1.15))
+    rng, n = np.random.default_rng(19), 200_000
+
+    def stream() -> pa.Table:
+        k, j = ((most * rng.random(n) ** 3).astype(np.int64) for most in (300, 100))
+        ts = np.sort((rng.random(n) * n * 1e8).astype(np.int64))
+        return pa.table({"ts": pa.array(ts).cast(pa.timestamp("ns")), "k": k, "j": [f"n{each}" for each in j]})
+
+    db = nile.connect().register("a", stream(), time="ts").register("b", stream(), time="ts")
+    text = "SELECT a.k AS k FROM a, b WHERE a.k = b.k AND a.j = b.j {} WINDOW 600"
+    exact = np.bincount(db.sql(text.format("")).to_arrow()["k"].to_numpy(), minlength=300)
+    ways, pairs, quality, off, total = [], [], [], [], []
+    for fraction in (0.02, 0.05, 0.1, 0.15):
+        found = db.sql(text.format("WITH PREFERENCE weighted"), budget=fraction, costs="machine", seed=1)
+        rows = found.to_arrow()
+        weight = rows["_weight"].to_numpy()
+        told = np.bincount(rows["k"].to_numpy(), weight, minlength=300)
+        chosen = found.answer._join.choice.forecast
+        ways.append(chosen.strategy)
+        pairs.append(len(rows))
+        quality.append(chosen.quality)
+        off.append(float(((told / told.sum() - exact / exact.sum()) ** 2).sum()))
+        total.append(abs(weight.sum() / exact.sum() - 1.0))
+    change = ways.index("counts")
+    assert ways == ["keys"] * change + ["counts"] * (4 - change)
+    assert pairs[change] < pairs[change - 1]
+    assert quality == sorted(quality)
+    assert max(off[change:]) < 0.1 * min(off[:change])
+    assert max(total[change:]) < 1e-6 < min(total[:change])
