@@ -179,8 +179,18 @@ def test_a_window_of_much_counted_text_takes_no_more_than_twice_its_batches(
     assert isinstance(stream._expire, Line) == (different == 12)
 
 
+@pytest.mark.parametrize("heavy", [0.0, 1.0])  # each has some blocks, or some groups
 @pytest.mark.parametrize("window", [0, 3, 40])
-def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
+def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, window: int, heavy: float) -> None:
+    monkeypatch.setattr(blocks, "_HEAVY", heavy)
+    shared: list[int] = []
+    in_stretches = blocks.in_stretches
+
+    def in_stretches_noted(*given: Any) -> Any:
+        shared.append(len(given[0]))
+        return in_stretches(*given)
+
+    monkeypatch.setattr(blocks, "in_stretches", in_stretches_noted)
     monkeypatch.setattr(group, "_PIECE", 20)
     monkeypatch.setattr(tables, "_MANY", 1)
     used: dict[str, list[int]] = {}
@@ -200,19 +210,23 @@ def test_groups_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch, win
             assert told(one.push("a", ts, rows)) == told(two.push("a", ts, rows))
             assert bytes_of(one) == bytes_of(two)
     assert max(used[over_window.__name__]) == 4
+    assert (max(shared, default=0) > 4) == (heavy == 0)
     assert window < 40 or max(used[group.__name__]) == 4
 
 
-def _in_blocks(monkeypatch: pytest.MonkeyPatch, tuples: int = 4) -> None:
+def _in_blocks(monkeypatch: pytest.MonkeyPatch, tuples: int = 4, heavy: float = 1.0) -> None:
     """Have every step worked on in blocks of so many tuples, by as many threads as are allowed."""
+    monkeypatch.setattr(blocks, "_HEAVY", heavy)
     monkeypatch.setattr(group, "_PIECE", 1)
     monkeypatch.setattr(over_window, "_PIECE", 1)
     monkeypatch.setattr(blocks, "_BLOCK", tuples)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_sums_below_zero_go_on_from_a_state_and_with_more_digits(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    _in_blocks(monkeypatch)
+@pytest.mark.parametrize(("threads", "heavy"), [(1, 1.0), (3, 1.0), (3, 0.0)])
+def test_sums_below_zero_go_on_from_a_state_and_with_more_digits(
+    monkeypatch: pytest.MonkeyPatch, threads: int, heavy: float
+) -> None:
+    _in_blocks(monkeypatch, heavy=heavy)
     schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
     plan = Group(Scan("a", schema, Range(30), 0), ("k",), (Aggregate("t", "sum", "x"),))
     pipeline, rng, now = Pipeline(plan, threads=threads), np.random.default_rng(8), 0
@@ -331,12 +345,13 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
         leaving = staticmethod(line_kernels.leaving.py_func)
         lay_out = staticmethod(line_kernels.lay_out.py_func)
         count_own = staticmethod(line_kernels.count_own.py_func)
+        count_up = staticmethod(line_kernels.count_up.py_func)
         AT_ONCE = line_kernels.AT_ONCE
 
     inner = ("_changes", "_counts_rows", "_number", "begin_pair", "tell_part")
     for plan in _plans(9):
         outs = []
-        for kernels, threads in ((compiled, 1), (Twin, 1), (Twin, 3)):
+        for kernels, threads, heavy in ((compiled, 1, 1.0), (Twin, 1, 1.0), (Twin, 3, 1.0), (Twin, 3, 0.0)):
             with monkeypatch.context() as patched:
                 patched.setattr(over_window, "kernels", kernels)
                 patched.setattr(blocks, "lines", Lines if kernels is Twin else line_kernels)
@@ -349,10 +364,11 @@ def test_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> N
                 if threads > 1:
                     patched.setattr(over_window, "_PIECE", 1)
                     patched.setattr(blocks, "_BLOCK", 10)
+                    patched.setattr(blocks, "_HEAVY", heavy)
                 pipeline = Pipeline(plan, threads=threads)
                 found = [each for ts, rows in _pushes(3, 8) for each in pipeline.push("a", ts, rows)]
                 outs.append((told(found), bytes_of(pipeline)))
-        assert outs[0] == outs[1] == outs[2]
+        assert outs[0] == outs[1] == outs[2] == outs[3]
 
 
 def test_rows_that_are_not_of_one_input_are_refused() -> None:

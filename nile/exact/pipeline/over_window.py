@@ -239,7 +239,8 @@ class OverWindow(Grouping):
         nulls = bool(line.nulls.shape[0]) or any(rows.column(at).null_count for at in line.beside)
         groups = Groups(self._counts, self._births, self._mark, self._parts, self._born, nulls)
         if threads > 1:
-            take_in(blocks, passing, groups, threads, together)
+            groups = take_in(blocks, passing, groups, threads, together)
+            self._counts, self._births = groups.counts, groups.births
         begins = [0, *np.cumsum([block.rows for block in blocks]).tolist()]
         beyond = 0 if self._plain and not nulls else self._width
         rows_of = 1 + table.encoder.width + len(self._asked) + beyond

@@ -175,3 +175,14 @@ def count_own(
             for k in range(own_runs(some, codes, codes[:0], n, part, mask, own)):
                 mark[codes[own[k]]] = -1
     return rows
+
+
+@kernel
+def count_up(codes: Array, signs: Array, counts: Array, mark: Array) -> None:
+    """Add up how many rows groups have more (counts), and set mark to 0 for groups of codes.  O(1) a row."""
+    for i in range(codes.shape[0]):
+        if i + AHEAD < codes.shape[0]:
+            fetch(counts, codes[i + AHEAD])
+            fetch(mark, codes[i + AHEAD])
+        counts[codes[i]] += signs[i]
+        mark[codes[i]] = 0

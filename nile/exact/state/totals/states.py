@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -159,6 +159,15 @@ class Linear(State):
     @abstractmethod
     def make_room(self, groups: int, spans: Sequence[Any] = ()) -> None:
         """Have room for groups below this, and for words of these spans."""
+
+    def add(self, touches: Touches, words: Array, counted: Array) -> None:
+        """As `note` of tuples that are each a run, of which nothing is read until their groups have `caught_up`."""
+        nobody, nothing = np.full(1, -1, np.int64), np.zeros(words.shape[0], np.int64)
+        alone = replace(touches, touch=nothing, first=nobody, last=nobody, part=0, mask=0)
+        self.note(alone, words, counted, self.places(*np.empty((2, self.width, 1), np.int64)))
+
+    def caught_up(self, codes: Array) -> None:
+        """Have what is read of these groups follow from what was added."""
 
     @abstractmethod
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:

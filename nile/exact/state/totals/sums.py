@@ -66,6 +66,27 @@ class Summed(Linear):
         if self._double and spans:
             self._have_digits(min(least for least, _ in spans), max(most for _, most in spans))
 
+    def add(self, touches: Touches, words: Array, counted: Array) -> None:
+        if not self._double:
+            super().add(touches, words, counted)
+            return
+        self.make_room(touches.room)
+        done, n = 0, words.shape[0]
+        while (done := summing.add_doubles(
+            done, touches.sign, touches.codes, words, counted, self._base, self._digits, self._special, self._counts
+        )) < n:  # fmt: skip
+            self._widen(words[done:])
+
+    def caught_up(self, codes: Array) -> None:
+        if self._double:
+            scratch = np.empty(self._digits.shape[1], np.int64)
+            summing.read_doubles(codes, self._digits, self._base, self._special, self._now, scratch)
+            return
+        digits = self._digits[codes]
+        digits[:, 0] += digits[:, 1] >> 32
+        digits[:, 1] &= 0xFFFFFFFF
+        self._digits[codes] = digits
+
     def note(self, touches: Touches, words: Array, counted: Array, places: tuple[Array, ...]) -> None:
         self.make_room(touches.room)
         if not self._double:
@@ -161,8 +182,7 @@ class Summed(Linear):
         held.end()
         self._digits = put_back(digits)
         self._now = np.zeros(max(n, 1), np.float64)
-        scratch = np.empty(self._digits.shape[1], np.int64)
-        summing.read_doubles(self._digits[:n], self._base, self._special, self._now, scratch)
+        self.caught_up(np.arange(n))
 
     @property
     def memory(self) -> int:

@@ -202,14 +202,18 @@ def carry_all(digits: Array) -> None:
 
 
 @kernel
-def read_doubles(digits: Array, base: int, special: Array, now: Array, scratch: Array) -> None:
-    """now[g], the sum, of each group: digits int64 [groups, d], of any size until then, special int64 [groups, 3];
-    scratch as in `rounded`."""
-    for group in range(digits.shape[0]):
+def read_doubles(codes: Array, digits: Array, base: int, special: Array, now: Array, scratch: Array) -> None:
+    """now[g], the sum, of some groups, int64 [n]: digits int64 [groups, d], of any size until then, special int64
+    [groups, 3]; scratch as in `rounded`."""
+    for i in range(codes.shape[0]):
+        if i + AHEAD < codes.shape[0]:
+            fetch(digits, codes[i + AHEAD])
+            fetch(now, codes[i + AHEAD])
+        code = codes[i]
         if digits.shape[1] > 0:
-            carry_over(digits[group])
-        some = digits.shape[1] > 0 or special[group].any()
-        now[group] = read(digits[group], base, special[group], scratch) if some else 0.0
+            carry_over(digits[code])
+        some = digits.shape[1] > 0 or special[code].any()
+        now[code] = read(digits[code], base, special[code], scratch) if some else 0.0
 
 
 @kernel
@@ -295,6 +299,31 @@ def apply_doubles(
                 new[t] = now[code]
                 new_count[t] = counts[code]
     return True
+
+
+@kernel
+def add_doubles(
+    begin: int, sign: Array, codes: Array, bits: Array, valid: Array, base: int, digits: Array, special: Array,
+    counts: Array,
+) -> int:  # fmt: skip
+    """As `apply_doubles`, from one tuple on, of which nothing is read: past the last, or the first for which there is
+    no room.  Digits may be of any size afterwards."""
+    last = digits.shape[1] - 1
+    for i in range(begin, sign.shape[0]):
+        if i + AHEAD < sign.shape[0]:
+            fetch(digits, codes[i + AHEAD])
+            fetch(counts, codes[i + AHEAD])
+        if not valid[i]:
+            continue
+        code = codes[i]
+        step = 1 if sign[i] > 0 else -1
+        if (bits[i] << 1) != 0 and not is_special(bits[i], step, special[code]):
+            at = ((bits[i] >> 57) & 0x3F) - base
+            if at < 0 or at + 3 > last:
+                return i
+            add_double(digits[code], bits[i], step > 0, base)
+        counts[code] += step
+    return int(sign.shape[0])
 
 
 @inlined
