@@ -123,7 +123,7 @@ class BoundAggregate:
         """Whether a plan is kept by this machine's prices: a sample is drawn first, or everything is looked at."""
         named = (self.costs or default_costs()) == MACHINE.name
         open_ = named and plan.method == "auto" and plan.target is None and plan.limit is None
-        return open_ and plan.budget is not None and plan.budget < 1.0 and not self._standing
+        return open_ and plan.budget is not None and not self._standing
 
     def _prices(self, reads: str, schema: pa.Schema, kept: bool) -> Paid:
         """What it costs here to look at tuples of the stream.

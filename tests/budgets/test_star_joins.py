@@ -277,6 +277,19 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, decimal.Decimal) else value
 
 
+@pytest.mark.parametrize("near", [True, False])
+def test_whole_numbers_are_places_or_codes(near: bool) -> None:
+    rng = np.random.default_rng(2)
+    keys = rng.permutation(5_000)[:3_000] - 2_000 if near else rng.integers(-(2**62), 2**62, 3_000)
+    stored = StoredRows("r", ["k"], True, lambda: (pa.table({"k": keys, "v": np.arange(3_000)}), {}))
+    ends = [-(2**63), 2**63 - 1, int(keys.min()) - 1, int(keys.max()) + 1]
+    asked = pa.array([*rng.integers(-3_000, 4_000, 5_000), *keys[:500], *ends, None])
+    known = {int(key): k for k, key in enumerate(keys)}
+    wanted = [None if key is None else known.get(key) for key in asked.to_pylist()]
+    assert stored.values([asked], "v", len(asked)).to_pylist() == wanted
+    assert (stored._direct is not None) is near
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parts", [1, 2])
 def test_look_ups_are_those_of_a_dictionary(kind: str, parts: int) -> None:
