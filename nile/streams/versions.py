@@ -8,6 +8,7 @@ listeners.  Memory: the log, which a store moves to files, and the rows that hol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock, get_ident
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,25 @@ def log_schema(columns: pa.Schema, where: str) -> pa.Schema:
 
 
 class Versions:
-    """The relation that a log tells of, as a source: its rows now, and every change."""
+    """The relation that a log tells of, as a source: its rows now, and every change.
 
-    def __init__(self, log: LiveStream) -> None:
+    later: takes what makes a change seen, to be called when all of it is made; None: each row is seen as it comes.
+    Until then other threads read the rows as they were before, and the thread that makes the change as they are.
+    """
+
+    def __init__(self, log: LiveStream, later: Callable[[Callable[[], None]], None] | None = None) -> None:
         self.log = log
+        self._later = later
+        self._waiting: list[Delta] = []
+        self._changer: int | None = None
+        self._lock = Lock()
         self.name = log.name
         self.schema = pa.schema([field for field in log.schema if field.name not in (TIME, SIGN)])
         self._bag = Bag(Clock(), "union all", [], self.schema)
         self.rows = 0
         for ts, rows in log.kept(log.schema.names):
-            self._change(ts, rows)
+            self._waiting.append(self._delta(ts, rows))
+        self._show()
         log.listeners.insert(0, self._arrived)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
@@ -62,7 +72,10 @@ class Versions:
 
     def contents(self) -> pa.RecordBatch:
         """The rows that hold now, in the order they came."""
-        return self._bag.contents()
+        with self._lock:
+            if self._waiting and self._changer == get_ident():
+                self._apply()
+            return self._bag.contents()
 
     def changes(self, columns: Sequence[str]) -> tuple[np.ndarray[Any, Any], pa.Table]:
         """All changes so far: when (int64 [n] ns, not falling), and columns of the log."""
@@ -84,12 +97,31 @@ class Versions:
 
     def _arrived(self, _: str, batch: TupleBatch) -> None:
         assert batch.carried is not None
-        self._change(batch.ts, batch.carried)
+        delta = self._delta(batch.ts, batch.carried)
+        with self._lock:
+            first = not self._waiting
+            self._waiting.append(delta)
+            self._changer = get_ident()
+        if self._later is None:
+            self._show()
+        elif first:
+            self._later(self._show)
 
-    def _change(self, ts: np.ndarray[Any, Any], rows: pa.RecordBatch) -> None:
+    def _delta(self, ts: np.ndarray[Any, Any], rows: pa.RecordBatch) -> Delta:
         sign = np.array(rows.column(rows.schema.get_field_index(SIGN)).to_numpy(zero_copy_only=False), np.int8)
-        self._bag.apply([Delta(ts, sign, rows.select(self.schema.names))])
-        self.rows += int(sign.sum())
+        return Delta(ts, sign, rows.select(self.schema.names))
+
+    def _show(self) -> None:
+        """Let everybody see what has come."""
+        with self._lock:
+            self._apply()
+
+    def _apply(self) -> None:
+        for delta in self._waiting:
+            self._bag.apply([delta])
+            self.rows += int(delta.sign.sum())
+        self._waiting.clear()
+        self._changer = None
 
 
 def live_stream_of(source: object) -> object:

@@ -199,6 +199,10 @@ def test_a_relation_that_changes_is_looked_up_as_it_is(tmp_path: Any) -> None:
         f"SELECT country, count(*) AS n, sum(v) AS s {JOINED} GROUP BY country",
         f"SELECT sum(v) AS s {JOINED} WHERE country <> 'c3' WINDOW '4 hours'",
         "SELECT count(*) AS n FROM clicks WHERE user NOT IN (SELECT uid FROM people)",
+        "SELECT count(*) AS n FROM clicks WHERE user < (SELECT max(uid) FROM people)",
+        "SELECT sum(k) AS n FROM clicks JOIN (SELECT uid, count(*) AS k FROM people GROUP BY uid) ON user = uid",
+        "SELECT country, count(*) AS n FROM clicks JOIN (SELECT uid, max(country) AS country FROM people GROUP BY uid) "
+        "ON user = uid GROUP BY country HAVING count(*) > (SELECT min(uid) FROM people)",
         "SELECT count(*) AS n FROM clicks c JOIN orders o ON c.user = o.user JOIN people ON c.user = uid "
         "WINDOW '1 hour'",
     ],

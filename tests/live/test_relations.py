@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -14,6 +15,7 @@ import pytest
 from thinning import thinned
 
 import nile
+from nile.execution.live.relations import versions_of
 from nile.sql.reading_statements import read_statement
 from nile.sql.statement_text import statement_text
 
@@ -360,3 +362,39 @@ def test_at_takes_seconds_before_1970() -> None:
         assert db.sql("SELECT item, price FROM prices").fetchall() == [("tea", 1)]
         with pytest.raises(nile.NileError, match="needed an instant that can still come, 1969-12-31"):
             db.sql("DELETE FROM prices AT -6")
+
+
+def test_other_threads_see_a_change_whole() -> None:
+    with nile.connect() as db:
+        db.sql("CREATE RELATION r (k BIGINT, v BIGINT)")
+        db.sql("INSERT INTO r VALUES (1, 0), (2, 0), (3, 0)")
+        seen: list[Any] = []
+
+        def look() -> None:
+            seen.append(db.sql("SELECT count(*), sum(v) FROM r").fetchall())
+
+        def amid(*_: Any) -> None:  # between what goes and what comes
+            reader = Thread(target=look)
+            reader.start()
+            reader.join(30)
+
+        versions_of(db._live, "r").log.listeners.append(amid)
+        for value in (1, 2):
+            db.sql(f"UPDATE r SET v = {value} WHERE k > 1")
+            assert seen == [[(3, 2 * (value - 1))]] * len(seen)
+            assert len(seen) == 2
+            assert db.sql("SELECT count(*), sum(v) FROM r").fetchall() == [(3, 2 * value)]
+            seen.clear()
+
+
+def test_a_callback_of_a_change_sees_it_whole() -> None:
+    with nile.connect() as db:
+        db.sql("CREATE RELATION r (k BIGINT, v BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW twice AS SELECT k, 2 * v AS w FROM r")
+        seen: list[Any] = []
+        told = "SELECT sum(v) FROM r", "SELECT sum(w) FROM twice"
+        db.subscribe("SELECT k, v FROM r", lambda _: seen.append([db.sql(each).fetchall()[0][0] for each in told]))
+        for number, change in enumerate(("INSERT INTO r VALUES (1, 5), (2, 7)", "UPDATE r SET v = v + 1"), 1):
+            db.sql(change)
+            db.advance(float(number))
+        assert seen == [[12, 24], [14, 28]]

@@ -64,6 +64,7 @@ class Commits:
         """When the push that is worked on was called, ns of `time.monotonic_ns`; None: it is none."""
         self._to_tell: dict[Told, None] = {}
         self._faults: list[BaseException] = []
+        self._unseen: list[Callable[[], None]] = []
         self.prepared = _Prepared(self._besides)
         """`with commits.prepared:` around checks and the change that they allow."""
 
@@ -76,6 +77,7 @@ class Commits:
     ) -> None:
         try:
             if error is None:
+                self._see()
                 self.tell()
             else:
                 self._tear(error)
@@ -107,6 +109,14 @@ class Commits:
                 f"database: needed changes that are made in one piece; got one that was cut off by {self._torn}; "
                 "nothing of it is read or written any more: open it again (a store is as of its last checkpoint)"
             )
+
+    def seen_after(self, show: Callable[[], None]) -> None:
+        """Call this when the change is made, before anybody is told: then other threads may read what it did."""
+        self._unseen.append(show)
+
+    def _see(self) -> None:
+        while self._unseen:
+            self._unseen.pop(0)()
 
     def wake(self, standing: Told) -> None:
         """A query has something to tell."""

@@ -183,7 +183,7 @@ class Known:
         try:
             if definition.relation:
                 made.at_will = True
-                self.names.register(name, Versions(made), time=None, where=None, lateness=None)
+                self.names.register(name, Versions(made, self.commits.seen_after), time=None, where=None, lateness=None)
             else:
                 self.names.register(name, made, time=definition.time, where=None, lateness=None)
             self._streams[name] = made

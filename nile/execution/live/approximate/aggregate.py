@@ -89,7 +89,7 @@ class SampledSubscription(ExactSubscription):
         for rows in prepared.stored:
             rows.check()  # a tuple has one output at most, or its interval would be too narrow
         self._budget = _checked(query, options)
-        (group,) = (each for each in walk(query.plan) if isinstance(each, Group))
+        (group,) = (each for each in walk(query.plan) if isinstance(each, Group) and _has_stream(each))
         leaves = [leaf for leaf in leaves_of(query.plan) if isinstance(leaf, Stream) and leaf.name in live]
         stored = [leaf for leaf in leaves_of(query.plan) if isinstance(leaf, Relation)]
         if len(leaves) + len(stored) < len(leaves_of(query.plan)):
@@ -278,7 +278,9 @@ def _alone(group: Group, leaves: int) -> AggregateItem | None:
 
 
 def _scaled(plan: Plan, share: float, alone: AggregateItem | None) -> Plan:
-    """The plan with counts and sums divided by the share that was sampled."""
+    """The plan with counts and sums divided by the share that was sampled; what is of relations alone as it is."""
+    if not _has_stream(plan):
+        return plan
     if not isinstance(plan, Group):
         return map_inputs(plan, lambda each: _scaled(each, share, alone))
     items = [Item(each.field, Column(each.name, _kind(each.field), True)) for each in plan.by]
@@ -298,6 +300,10 @@ def _scaled(plan: Plan, share: float, alone: AggregateItem | None) -> Plan:
         )
         plan = replace(plan, aggregates=(*plan.aggregates, *extra))
     return Project(plan, tuple(items))
+
+
+def _has_stream(plan: Plan) -> bool:
+    return any(isinstance(leaf, Stream) for leaf in leaves_of(plan))
 
 
 def _kind(field: Field) -> Any:
