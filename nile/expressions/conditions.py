@@ -20,7 +20,7 @@ from nile.expressions.binding import bind, bind_value
 from nile.expressions.evaluate import column_as_is, evaluate_mask, evaluate_value
 from nile.expressions.reading import Resolve, place, read_condition
 from nile.expressions.spark_text import needs_types, spark_text
-from nile.expressions.tree import Kind, Lookup, Node, columns_of, parts_of
+from nile.expressions.tree import Kind, Node, columns_of
 from nile.summaries.errors import ExpressionError
 from nile.summaries.heavy import pa
 
@@ -29,12 +29,14 @@ from nile.summaries.heavy import pa
 class Condition:
     """A condition that has been read and found harmless. Equal texts are equal conditions.
 
-    `text`: as it was written. `columns`: the names it uses, each once, in order of appearance.
+    `text`: as it was written. `columns`: the names it uses, each once, in order of appearance. `looks_up`: whether it
+    looks stored rows up, which one text finds elsewhere in each query.
     """
 
     text: str
     columns: tuple[str, ...] = field(compare=False)
     tree: Node = field(compare=False, repr=False)
+    looks_up: bool = field(default=False, repr=False)
 
     def check(self, schema: pa.Schema, *, where: str) -> None:
         """Whether `schema` has the columns, with types that the condition can use. `where` is for messages.
@@ -122,7 +124,7 @@ def parse_value(text: str, *, where: str, resolve: Resolve | None = None) -> Val
 
 
 def _bound(condition: Condition, schema: pa.Schema) -> Node:
-    if any(isinstance(part, Lookup) for part in parts_of(condition.tree)):  # one text, other rows in each query
+    if condition.looks_up:
         return bind(condition.tree, schema, where=place(condition.text, "where"))
     return _bound_of_text(condition, schema)
 

@@ -158,8 +158,9 @@ def test_a_key_with_several_rows_is_refused(shop: Any) -> None:
         shop.sql("SELECT count(*) FROM clicks WHERE EXISTS (SELECT * FROM people WHERE w < v) BUDGET 10 %")
 
 
-def test_two_queries_of_one_text_look_up_what_is_there_now() -> None:
-    query = f"SELECT count(*) {JOINED} WHERE country = 'c1' BUDGET 100 %"
+@pytest.mark.parametrize("costs", ["engine", "machine"])
+def test_two_queries_of_one_text_look_up_what_is_there_now(costs: str) -> None:
+    query = f"SELECT count(*) {JOINED} WHERE country = 'c1' AND user > 0 BUDGET 100 %"
     with nile.connect() as db:
         db.register("clicks", {"ts": [1.0, 2.0], "user": [1, 2]}, time="ts")
         for kept in ([1], [1, 2], []):
@@ -167,7 +168,7 @@ def test_two_queries_of_one_text_look_up_what_is_there_now() -> None:
             db.register(
                 "people", pa.table({"uid": uid, "country": pa.array(["c1"] * len(kept), pa.string())}), replace=True
             )
-            assert db.sql(query).fetchall() == [(len(kept),)]
+            assert db.sql(query, costs=costs).fetchall() == [(len(kept),)]
 
 
 def test_a_relation_that_changes_is_looked_up_as_it_is(tmp_path: Any) -> None:

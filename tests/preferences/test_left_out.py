@@ -42,12 +42,16 @@ def test_a_sample_that_many_tuples_are_missing_from_leaves_room_for_their_output
     assert joined.pairs < told.high < 2.5 * joined.pairs
 
 
-def sampled(name: str, budget: float, seed: int) -> JoinAnswer:
-    joined = made(name, 4_000)
-    plan = JoinPlan(
+def planned(joined: Any, budget: float, seed: int) -> JoinPlan:
+    return JoinPlan(
         window=joined.window, budget=Budget(budget), preference="weighted", guide="directory",
         spec=default_spec(joined.window, seed=seed), seed=seed,
     )  # fmt: skip
+
+
+def sampled(name: str, budget: float, seed: int) -> JoinAnswer:
+    joined = made(name, 4_000)
+    plan = planned(joined, budget, seed)
     return JoinAnswer(joined, plan, key="key")
 
 
@@ -119,10 +123,7 @@ def test_an_interval_scales_with_what_a_sample_found() -> None:
 
 def _live(name: str, budget: float, seed: int) -> LiveJoin:
     joined = made(name, 1_500)
-    plan = JoinPlan(
-        window=joined.window, budget=Budget(budget), preference="weighted", guide="directory",
-        spec=default_spec(joined.window, seed=seed), seed=seed,
-    )  # fmt: skip
+    plan = planned(joined, budget, seed)
     live = LiveJoin(plan)
     sides = (joined.left, joined.right)
     live.push((sides[0].ts, sides[1].ts), (sides[0].key.combine_chunks(), sides[1].key.combine_chunks()))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nile.base.nearest import nearest
+from nile.base.plain import decoded
 from nile.operators.inputs.composing import put_together
 from nile.streams.accounting import Accounting
 from nile.summaries.errors import NotYet
@@ -49,7 +50,6 @@ class StoredRows:
         self._unique = unique
         self._read = read
         self._table: pa.Table | None = None
-        self._parts: list[pa.Array] = []
         self._codes = KeyTable()
         self._row_of = np.zeros(0, np.int64)
         self._kinds: list[pa.DataType | None] = []
@@ -75,9 +75,7 @@ class StoredRows:
             at = self._found(keys, rows)
         if column is None:
             return pa.array(at >= 0)
-        stored = table.column(column)
-        only = stored.chunk(0) if stored.num_chunks == 1 else stored.combine_chunks()
-        return only.take(pa.array(at, mask=at < 0))
+        return _plain(table.column(column)).take(pa.array(at, mask=at < 0))
 
     @property
     def _locked(self) -> Lock:
@@ -134,7 +132,7 @@ class StoredRows:
     def _index(self, kinds: list[pa.DataType | None]) -> None:
         """Number the rows' keys."""
         assert self._table is not None
-        parts = [_plain(self._table.column(name).combine_chunks()) for name in self._keys]
+        parts = [_plain(self._table.column(name)) for name in self._keys]
         self._codes, self._kinds, self._direct = KeyTable(), kinds, None
         if len(parts) == 1 and kinds[0] is None and not is_hashed(parts[0].type) and self._is_direct(parts[0]):
             return
@@ -188,7 +186,7 @@ def _plain(column: Any) -> pa.Array:
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return decoded(column)
 
 
 def _compared(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

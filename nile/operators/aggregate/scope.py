@@ -104,7 +104,7 @@ def conjuncts(conditions: Sequence[Condition]) -> list[Condition]:
                 waiting.extend(reversed(node.items))
             else:
                 # Conditions are equal when their texts are, so each part needs a text of its own.
-                parts.append(Condition(f"{condition.text} [{len(parts)}]", columns_of(node), node))
+                parts.append(Condition(f"{condition.text} [{len(parts)}]", columns_of(node), node, condition.looks_up))
     return parts
 
 

@@ -22,7 +22,7 @@ from nile.expressions.binding import bind
 from nile.expressions.conditions import Condition
 from nile.expressions.evaluate import evaluate_mask
 from nile.expressions.reading import place, read_condition
-from nile.expressions.tree import Constant, Logic, Node, columns_of, conjuncts, parts_of, rename
+from nile.expressions.tree import Constant, Logic, Lookup, Node, columns_of, conjuncts, parts_of, rename
 from nile.sql.expression_text import expression_text, identifier
 from nile.summaries.errors import ExpressionError, UnknownStream
 from nile.summaries.heavy import pa, pc
@@ -105,7 +105,8 @@ def taken_apart(tree: Node | None, aliases: Sequence[str]) -> tuple[tuple[Condit
 def own_condition(tree: Node, alias: str) -> Condition:
     """A typed tree over columns "alias.column" as a condition on that stream's own columns."""
     own = own_tree(tree, alias)
-    return Condition(expression_text(own, identifier), columns_of(own), own)
+    looks_up = any(isinstance(part, Lookup) for part in parts_of(own))
+    return Condition(expression_text(own, identifier), columns_of(own), own, looks_up)
 
 
 def own_tree(tree: Node, alias: str) -> Node:
