@@ -59,7 +59,7 @@ class Versions:
         self.rows = 0
         for ts, rows in log.kept(log.schema.names):
             self._waiting.append(self._delta(ts, rows))
-        self._show()
+            self._show()
         log.listeners.insert(0, self._arrived)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[RawBatch]:
